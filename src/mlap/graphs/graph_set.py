@@ -54,9 +54,7 @@ class Features:
         values = values.reshape(len(values), -1)
         if values.size and values.min() < 0:
             row, column = np.argwhere(values < 0)[0]
-            raise DataError(
-                f"category {values[row, column]} in row {row}, column {column}: categories count from 0"
-            )
+            raise DataError(f"category {values[row, column]} in row {row}, column {column}: categories count from 0")
         if cardinalities is None:
             cardinalities = values.max(axis=0, initial=0) + 1
         largest = int(values.max(initial=0))
@@ -94,11 +92,10 @@ class GraphBatch:
 
     def to(self, device: torch.device | str) -> GraphBatch:
         """The batch with its tensors on `device`."""
-        moved = {
-            field.name: value.to(device) if isinstance(value, Tensor) else value
-            for field in dataclasses.fields(self)
-            for value in (getattr(self, field.name),)
-        }
+        moved: dict[str, Any] = {}
+        for entry in dataclasses.fields(self):
+            value = getattr(self, entry.name)
+            moved[entry.name] = value.to(device) if isinstance(value, Tensor) else value
         return GraphBatch(**moved)
 
 
@@ -234,9 +231,7 @@ class GraphSet:
             raise IndexError(f"graph {index} of {len(self)}")
         batch = self.batch([index % len(self)])
         named = {"x": batch.x, "edge_index": batch.edge_index, "edge_attr": batch.edge_attr, "y": batch.y}
-        return Data(
-            num_nodes=batch.num_nodes, **{key: value for key, value in named.items() if value is not None}
-        )
+        return Data(num_nodes=batch.num_nodes, **{key: value for key, value in named.items() if value is not None})
 
     def __iter__(self) -> Iterator[Data]:
         return (self[index] for index in range(len(self)))
@@ -326,9 +321,7 @@ class GraphSet:
         if features is None:
             return
         if features.values.ndim != 2 or len(features.values) != pointer[-1]:
-            raise DataError(
-                f"{kind} features must have {pointer[-1]} rows, got shape {features.values.shape}"
-            )
+            raise DataError(f"{kind} features must have {pointer[-1]} rows, got shape {features.values.shape}")
         if features.cardinalities is None:
             if features.values.dtype.kind == "f" and not (finite := np.isfinite(features.values)).all():
                 row, column = np.argwhere(~finite)[0]
@@ -338,9 +331,7 @@ class GraphSet:
                 )
             return
         if len(features.cardinalities) != features.num_columns:
-            raise DataError(
-                f"got {len(features.cardinalities)} cardinalities for {features.num_columns} columns"
-            )
+            raise DataError(f"got {len(features.cardinalities)} cardinalities for {features.num_columns} columns")
         unknown = (features.values < 0) | (features.values >= np.array(features.cardinalities))
         if unknown.any():
             row, column = np.argwhere(unknown)[0]
@@ -356,9 +347,7 @@ class GraphSet:
             return
         if self.task.kind == "multiclass":
             if self.y.shape != (len(self),) or self.y.dtype.kind not in "ui":
-                raise DataError(
-                    f"class labels must be {len(self)} integers, got {self.y.dtype} {self.y.shape}"
-                )
+                raise DataError(f"class labels must be {len(self)} integers, got {self.y.dtype} {self.y.shape}")
             wrong = (self.y < 0) | (self.y >= self.task.num_outputs)
             expected = f"0 to {self.task.num_outputs - 1}"
         else:
@@ -386,9 +375,7 @@ def _kind(features: Features | None) -> tuple[Any, ...] | None:
     return None if features is None else (features.num_columns, features.cardinalities, features.divisor)
 
 
-def _rows(
-    pointer: NDArray[np.int64], indices: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _rows(pointer: NDArray[np.int64], indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """How many rows each of the chosen graphs has, and all those rows, graph after graph."""
     starts = pointer[indices]
     counts = pointer[indices + 1] - starts

@@ -41,9 +41,7 @@ def check_splits(splits: Mapping[str, NDArray[np.int64]], num_graphs: int) -> No
     seen = np.zeros(num_graphs, dtype=np.int64)
     for name, part in splits.items():
         if len(part) and (part.min() < 0 or part.max() >= num_graphs):
-            raise UsageError(
-                f"split {name!r} names graph {part.max()}, but there are only {num_graphs} graphs"
-            )
+            raise UsageError(f"split {name!r} names graph {part.max()}, but there are only {num_graphs} graphs")
         seen += np.bincount(part, minlength=num_graphs)
     if (seen > 1).any():
         raise UsageError(f"graph {int(np.argmax(seen > 1))} is in more than one split, or twice in one")

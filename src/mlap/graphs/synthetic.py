@@ -74,17 +74,13 @@ def synthetic(
     ).validate()
 
 
-def _check(
-    graphs_per_class: int, extra_edges: Sequence[tuple[int, int]], shared: int | str, random: int
-) -> None:
+def _check(graphs_per_class: int, extra_edges: Sequence[tuple[int, int]], shared: int | str, random: int) -> None:
     if graphs_per_class < 1:
         raise UsageError(f"graphs_per_class must be at least 1, got {graphs_per_class}")
     taken = {frozenset(edge) for edge in PATH}
     for edge in extra_edges:
         if len(edge) != 2 or not all(0 <= end <= 4 for end in edge) or edge[0] == edge[1] or {*edge} in taken:
-            raise UsageError(
-                f"an extra edge joins two of the nodes 0 to 4 that the path does not, got {edge}"
-            )
+            raise UsageError(f"an extra edge joins two of the nodes 0 to 4 that the path does not, got {edge}")
     if shared not in (0, 1, 2, 3, 4, "index", "random"):
         raise UsageError(f"shared_node must be 0 to 4, 'index' or 'random', got {shared!r}")
     if not 0 <= random <= 100:
