@@ -1,0 +1,129 @@
+"""Message-passing layers, each with its own encoder of edge features.
+
+All have the same call, `conv(h, edge_index, edge_attr)`, from node representations `(N, channels)` to new ones of the
+same width; an arc `edge_index[:, k]` carries a message from its first node to its second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import GATv2Conv
+from torch_geometric.nn.inits import reset
+from torch_geometric.utils import scatter
+
+from mlap.errors import UsageError
+
+
+class GINLayer(nn.Module):
+    r"""Graph isomorphism layer with edge features, as the paper uses it.
+
+    .. math::
+        m_n = \sum_{n' \in \mathrm{NBR}(n)} \mathrm{ReLU} \left( h_{n'} + f_\mathrm{edge}(q_{n',n}) \right), \qquad
+        h_n \leftarrow f_\mathrm{NN} \left( (1 + \epsilon) h_n + m_n \right)
+
+    :math:`f_\mathrm{NN}` is Linear – ReLU – Linear with a hidden layer of twice the width and no normalisation;
+    ε is trainable and starts at 0.
+
+    Args:
+        channels: the width of the node representations.
+        edge_encoder: makes one vector of that width per edge, or a single one for all.
+    """
+
+    def __init__(self, channels: int, edge_encoder: nn.Module) -> None:
+        super().__init__()
+        self.edge_encoder = edge_encoder
+        self.eps = nn.Parameter(torch.zeros(()))
+        self.nn = nn.Sequential(nn.Linear(channels, 2 * channels), nn.ReLU(), nn.Linear(2 * channels, channels))
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        reset(self.edge_encoder)
+        nn.init.zeros_(self.eps)
+        reset(self.nn)
+
+    def forward(self, h: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
+        """New node representations `(N, channels)`."""
+        source, target = edge_index
+        edges = self.edge_encoder(edge_attr)
+        if len(edges) == 1:  # the same for all edges: add it once per node, not once per edge
+            messages = (h + edges).relu().index_select(0, source)
+        else:
+            messages = (h.index_select(0, source) + edges).relu()
+        collected = scatter(messages, target, 0, len(h))
+        updated: Tensor = self.nn((1 + self.eps) * h + collected)
+        return updated
+
+
+class GCNLayer(nn.Module):
+    r"""Graph convolution (Kipf and Welling) whose messages also carry the edge's vector.
+
+    .. math::
+        h_n \leftarrow \frac{W h_n}{d_n} + \sum_{n' \in \mathrm{NBR}(n)}
+            \frac{W h_{n'} + f_\mathrm{edge}(q_{n',n})}{\sqrt{d_n d_{n'}}} + b
+
+    with :math:`d_n` one more than the number of arcs into n.
+
+    Args:
+        channels: the width of the node representations.
+        edge_encoder: makes one vector of that width per edge, or a single one for all.
+    """
+
+    def __init__(self, channels: int, edge_encoder: nn.Module) -> None:
+        super().__init__()
+        self.edge_encoder = edge_encoder
+        self.linear = nn.Linear(channels, channels, bias=False)
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        reset(self.edge_encoder)
+        self.linear.reset_parameters()
+        nn.init.zeros_(self.bias)
+
+    def forward(self, h: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
+        """New node representations `(N, channels)`."""
+        source, target = edge_index
+        h = self.linear(h)
+        degree = 1 + scatter(h.new_ones(len(target)), target, 0, len(h))
+        scale = degree.rsqrt()
+        messages = h.index_select(0, source) + self.edge_encoder(edge_attr)
+        collected = scatter(messages * (scale[source] * scale[target]).unsqueeze(-1), target, 0, len(h))
+        result: Tensor = h / degree.unsqueeze(-1) + collected + self.bias
+        return result
+
+
+class GATLayer(nn.Module):
+    """Graph attention: PyG's `GATv2Conv` with the edge's vector in the attention.
+
+    Args:
+        channels: the width of the node representations, a multiple of `heads`.
+        edge_encoder: makes one vector of that width per edge, or a single one for all.
+        heads: the number of attention heads, whose outputs are concatenated.
+    """
+
+    def __init__(self, channels: int, edge_encoder: nn.Module, heads: int = 4) -> None:
+        super().__init__()
+        if channels % heads:
+            raise UsageError(
+                f"a GAT layer of {heads} heads needs a width that is a multiple of {heads}, got {channels}"
+            )
+        self.edge_encoder = edge_encoder
+        self.conv = GATv2Conv(channels, channels // heads, heads=heads, edge_dim=channels)
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        reset(self.edge_encoder)
+        self.conv.reset_parameters()
+
+    def forward(self, h: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
+        """New node representations `(N, channels)`."""
+        edges = self.edge_encoder(edge_attr).expand(edge_index.size(1), -1)
+        updated: Tensor = self.conv(h, edge_index, edges)
+        return updated
+
+
+#: name → the layer's class
+CONVS: dict[str, Callable[[int, nn.Module], nn.Module]] = {"gin": GINLayer, "gcn": GCNLayer, "gat": GATLayer}

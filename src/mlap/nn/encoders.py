@@ -1,0 +1,92 @@
+"""Encoders: from the features of nodes or edges to vectors.
+
+An encoder returns one row per item, or a single row that holds for every item where nothing tells items apart. Layers
+use that to add a constant edge vector once per node instead of once per edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from mlap.errors import UsageError
+
+#: What items are like: nothing known (`None`), real columns (their number), or categories (the size of each column).
+Describes = None | int | Sequence[int]
+
+
+class ConstantEncoder(nn.Module):
+    """One trainable vector for all items, initially standard normal; for graphs without features."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.vector = nn.Parameter(torch.empty(1, channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the vector anew."""
+        nn.init.normal_(self.vector)
+
+    def forward(self, features: Tensor | None) -> Tensor:
+        """The vector `(1, channels)`, whatever the features."""
+        return self.vector
+
+
+class CategoryEncoder(nn.Module):
+    """The sum of one embedding per categorical column (OGB's atom and bond encoders are of this kind).
+
+    Every table starts Xavier-uniform, as OGB's do. They are stored one below the other as a single matrix.
+
+    Args:
+        cardinalities: the number of categories of each column.
+        channels: the width of the vectors.
+    """
+
+    offsets: Tensor
+
+    def __init__(self, cardinalities: Sequence[int], channels: int) -> None:
+        super().__init__()
+        self.cardinalities = tuple(cardinalities)
+        starts = torch.tensor([0, *self.cardinalities[:-1]]).cumsum(0)
+        self.register_buffer("offsets", starts, persistent=False)
+        self.tables = nn.Parameter(torch.empty(sum(self.cardinalities), channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all tables anew."""
+        for table in torch.split(self.tables.data, list(self.cardinalities)):
+            nn.init.xavier_uniform_(table)
+
+    def forward(self, features: Tensor | None) -> Tensor:
+        """Encode categories `(rows, columns)` to `(rows, channels)`."""
+        if features is None:
+            raise UsageError(f"the network was built for {len(self.cardinalities)} categorical features, got none")
+        return F.embedding_bag(features + self.offsets, self.tables, mode="sum")
+
+    def extra_repr(self) -> str:
+        """The tables' sizes."""
+        return f"{list(self.cardinalities)}, {self.tables.size(1)}"
+
+
+class RealEncoder(nn.Sequential):
+    """A two-layer network for real vectors: Linear – ReLU – Linear, with a hidden layer twice as wide as its output.
+
+    Args:
+        in_channels: the number of real columns.
+        channels: the width of the vectors.
+    """
+
+    def __init__(self, in_channels: int, channels: int) -> None:
+        super().__init__(nn.Linear(in_channels, 2 * channels), nn.ReLU(), nn.Linear(2 * channels, channels))
+
+
+def make_encoder(describes: Describes, channels: int) -> nn.Module:
+    """The encoder for items of the given description: see `Describes`."""
+    if describes is None:
+        return ConstantEncoder(channels)
+    if isinstance(describes, int):
+        return RealEncoder(describes, channels)
+    return CategoryEncoder(describes, channels)

@@ -1,0 +1,86 @@
+"""Ways to join a list of representations, one per level, into one.
+
+A jumping-knowledge network joins the levels of each *node* and then pools; MLAP pools each level and then joins the
+levels of each *graph*. The join itself is the same function of rows, so both families share the ones defined here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import JumpingKnowledge
+
+from mlap.errors import unknown
+
+
+class Last(nn.Module):
+    """The last level alone; what a naive network does."""
+
+    def forward(self, levels: Sequence[Tensor]) -> Tensor:
+        """Join levels `L × (rows, c)` to `(rows, c)`."""
+        return levels[-1]
+
+
+class Sum(nn.Module):
+    r"""The sum of all levels, :math:`\sum_{l=1}^L h^{(l)}`."""
+
+    def forward(self, levels: Sequence[Tensor]) -> Tensor:
+        """Join levels `L × (rows, c)` to `(rows, c)`."""
+        total = levels[0]
+        for level in levels[1:]:
+            total = total + level
+        return total
+
+
+class Weighted(nn.Module):
+    r"""A weighted sum, :math:`\sum_{l=1}^L \mathrm{softmax}(w)_l \, h^{(l)}`, of trainable scores `w`, initially ones.
+
+    With one level the weight is 1, so that the join is exactly the sum, as the paper states of MLAP-Weighted.
+
+    Args:
+        num_levels: the number of levels L.
+    """
+
+    def __init__(self, num_levels: int) -> None:
+        super().__init__()
+        self.scores = nn.Parameter(torch.empty(num_levels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Make all levels equally important again."""
+        nn.init.ones_(self.scores)
+
+    @property
+    def weights(self) -> Tensor:
+        """The weight of each level `(L,)`; they add up to 1."""
+        return self.scores.softmax(dim=0)
+
+    def forward(self, levels: Sequence[Tensor]) -> Tensor:
+        """Join levels `L × (rows, c)` to `(rows, c)`."""
+        return torch.einsum("l,lrc->rc", self.weights, torch.stack(list(levels)))
+
+
+#: name → a function of (channels, number of levels) that makes the module
+JOINS: dict[str, Callable[[int, int], nn.Module]] = {
+    "last": lambda channels, num_levels: Last(),
+    "sum": lambda channels, num_levels: Sum(),
+    "weighted": lambda channels, num_levels: Weighted(num_levels),
+    "concat": lambda channels, num_levels: JumpingKnowledge("cat"),
+    "max": lambda channels, num_levels: JumpingKnowledge("max"),
+    "lstm": lambda channels, num_levels: JumpingKnowledge("lstm", channels, num_levels),
+}
+
+
+def make_join(join: str | nn.Module, channels: int, num_levels: int) -> tuple[nn.Module, int]:
+    """A join by name, or the user's own module, and the width of what it returns.
+
+    A module of one's own takes the list of levels `L × (rows, channels)`; its width is its attribute
+    `out_channels`, or `channels` if it has none.
+    """
+    if isinstance(join, nn.Module):
+        return join, int(getattr(join, "out_channels", channels))
+    if join not in JOINS:
+        raise unknown("join of levels", join, JOINS)
+    return JOINS[join](channels, num_levels), channels * num_levels if join == "concat" else channels
