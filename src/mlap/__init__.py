@@ -1,1 +1,56 @@
+"""Multi-level attention pooling for graph classification.
+
+The public names are loaded when they are first used, so that importing `mlap` does not load torch.
+
+>>> import mlap
+>>> graphs = mlap.synthetic(graphs_per_class=10)
+>>> recipe = mlap.Recipe(architecture="mlap-sum", layers=2, width=8, epochs=1)
+>>> mlap.train(recipe, graphs).result.metric
+'error_rate'
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from mlap.errors import DataError, MlapError, UsageError
+    from mlap.graphs import Features, GraphBatch, GraphSet, Task, synthetic
+    from mlap.nn import GraphNetwork, MultiLevelAttentionPooling, Trace, graph_network
+    from mlap.training import Recipe, Run, evaluate, load_run, train
+
+#: public name → the room it lives in
+_ROOMS = {
+    "DataError": "errors",
+    "Features": "graphs",
+    "GraphBatch": "graphs",
+    "GraphNetwork": "nn",
+    "GraphSet": "graphs",
+    "MlapError": "errors",
+    "MultiLevelAttentionPooling": "nn",
+    "Recipe": "training",
+    "Run": "training",
+    "Task": "graphs",
+    "Trace": "nn",
+    "UsageError": "errors",
+    "evaluate": "training",
+    "graph_network": "nn",
+    "load_run": "training",
+    "synthetic": "graphs",
+    "train": "training",
+}
+
+__all__ = [*_ROOMS, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'mlap' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"mlap.{_ROOMS[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

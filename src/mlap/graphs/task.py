@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mlap.errors import UsageError, unknown
 
 KINDS = ("multiclass", "binary", "regression")
 
-#: metric → (the kinds of task it scores, whether higher is better)
-METRICS: dict[str, tuple[tuple[str, ...], bool]] = {
-    "error_rate": (("multiclass",), False),
-    "accuracy": (("multiclass", "binary"), True),
-    "rocauc": (("binary",), True),
-    "ap": (("binary",), True),
-    "rmse": (("regression",), False),
-    "mae": (("regression",), False),
+
+class Metric(NamedTuple):
+    """A way to score predictions."""
+
+    label: str
+    kinds: tuple[str, ...]  # the kinds of task it scores
+    higher_is_better: bool
+
+
+METRICS: dict[str, Metric] = {
+    "error_rate": Metric("error rate", ("multiclass",), False),
+    "accuracy": Metric("accuracy", ("multiclass", "binary"), True),
+    "rocauc": Metric("ROC-AUC", ("binary",), True),
+    "ap": Metric("average precision", ("binary",), True),
+    "rmse": Metric("RMSE", ("regression",), False),
+    "mae": Metric("MAE", ("regression",), False),
 }
 
 
@@ -40,8 +49,8 @@ class Task:
             raise unknown("kind of task", self.kind, KINDS)
         if self.metric not in METRICS:
             raise unknown("metric", self.metric, METRICS)
-        if self.kind not in METRICS[self.metric][0]:
-            fitting = [name for name, (kinds, _) in METRICS.items() if self.kind in kinds]
+        if self.kind not in METRICS[self.metric].kinds:
+            fitting = [name for name, metric in METRICS.items() if self.kind in metric.kinds]
             raise UsageError(
                 f"metric {self.metric!r} does not score a {self.kind} task; use one of {', '.join(fitting)}"
             )
@@ -53,4 +62,9 @@ class Task:
     @property
     def higher_is_better(self) -> bool:
         """Whether a higher score is a better one."""
-        return METRICS[self.metric][1]
+        return METRICS[self.metric].higher_is_better
+
+    @property
+    def metric_label(self) -> str:
+        """The metric's name for people."""
+        return METRICS[self.metric].label

@@ -1,0 +1,69 @@
+"""The command line. One file per verb; each parses, calls one function of the rooms, and prints.
+
+Nothing here imports torch before a verb runs, so that `mlap --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+import mlap
+from mlap.cli import data, evaluate, train
+from mlap.errors import MlapError, UsageError
+
+app = typer.Typer(
+    name="mlap",
+    help="Train graph classifiers that use all localities at once, compare them, and look inside.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("train")(train.train)
+app.command("evaluate")(evaluate.evaluate)
+app.add_typer(data.app, name="data")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mlap {mlap.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command; an expected error is one line on stderr and exit code 1 (the work) or 2 (the call)."""
+    try:
+        code = app(standalone_mode=False)
+    except UsageError as error:
+        code = _fail(str(error), 2)
+    except MlapError as error:
+        code = _fail(str(error), 1)
+    except KeyboardInterrupt as interrupt:
+        code = _fail(str(interrupt) or "interrupted", 1)
+    except BrokenPipeError:  # the reader of our output has gone (`mlap … | head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        code = _fail(f"{error.format_message()} See `mlap --help`.", 2)  # typer's own: an unknown option or verb
+    sys.exit(code or 0)
+
+
+def _fail(message: str, code: int) -> int:
+    print("mlap: " + " ".join(message.split()), file=sys.stderr)
+    return code

@@ -1,0 +1,323 @@
+"""The training loop: from a recipe and a graph set to a trained network, its history and its scores."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch_geometric
+from numpy.typing import NDArray
+from torch import Tensor
+
+import mlap
+from mlap.errors import MlapError, UsageError
+from mlap.graphs import GraphSet
+from mlap.nn import GraphNetwork
+from mlap.training import run as files
+from mlap.training.objective import Objective
+from mlap.training.recipe import Recipe
+
+#: nodes and arcs in one batch of an evaluation: enough to keep a processor busy, little enough for its memory
+EVALUATION_ROWS = 30_000
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One line of the history, and what a progress display needs."""
+
+    epoch: int
+    lr: float
+    train_loss: float
+    valid_loss: float
+    valid_score: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """The scores of a run: those of its best validation epoch.
+
+    Args:
+        metric: how scores are measured.
+        best_epoch: the first epoch with the best validation score.
+        valid_score: the validation score there.
+        test_score: the test score there, or `None` if the set has no test split.
+        epochs: how many epochs were trained.
+        num_parameters: of the network.
+    """
+
+    metric: str
+    best_epoch: int
+    valid_score: float
+    test_score: float | None
+    epochs: int
+    num_parameters: int
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training returns: the network of the best validation epoch, its scores and its history."""
+
+    network: GraphNetwork
+    objective: Objective
+    result: Result
+    history: list[Epoch]
+
+
+def train(
+    recipe: Recipe,
+    graphs: GraphSet,
+    out: str | Path | None = None,
+    *,
+    resume: bool = False,
+    device: str = "cpu",
+    source: str | None = None,
+    on_epoch: Callable[[Epoch], None] | None = None,
+    on_step: Callable[[int, int], None] | None = None,
+) -> Trained:
+    """Train the network of a recipe on a labelled graph set with the splits `train` and `valid`.
+
+    The score of a run is its best validation epoch; the test graphs are looked at once, with that epoch's weights.
+    The recipe's seed decides everything: the same call gives the same numbers on the same machine and with the same
+    number of threads. Random numbers of an epoch depend on the seed and the epoch alone, so that a run that was
+    stopped and resumed equals one that was not. The caller's random state is left as it was.
+
+    Args:
+        recipe: what to train.
+        graphs: on what.
+        out: the run directory; nothing is written without one.
+        resume: continue the run in `out` after its last finished epoch; start it if there is none.
+        device: a torch device.
+        source: how `graphs` were named by the user, to find them again; their own name unless given.
+        on_epoch: called after every epoch, also once for each epoch that a resumed run has behind it.
+        on_step: called after every training step with the number of steps done in this epoch and in all of it.
+    """
+    if out is not None:
+        out = Path(out)
+        _prepare(out, recipe, graphs, device, source, resume)
+    with torch.random.fork_rng():
+        trainer = _Trainer(recipe, graphs, torch.device(device))
+        if out is not None and (out / files.LAST).exists():
+            trainer.restore(files.read_checkpoint(out / files.LAST), out)
+            for done in trainer.history:
+                if on_epoch is not None:
+                    on_epoch(done)
+        while trainer.epoch < recipe.epochs:
+            trainer.run_epoch(on_step)
+            if out is not None:
+                trainer.save(out)
+            if on_epoch is not None:
+                on_epoch(trainer.history[-1])
+        result = trainer.finish()
+    if out is not None:
+        files.write_json(out / files.RESULT, asdict(result))
+    return Trained(trainer.network, trainer.objective, result, trainer.history)
+
+
+class _Trainer:
+    """The state of a run between two epochs."""
+
+    def __init__(self, recipe: Recipe, graphs: GraphSet, device: torch.device) -> None:
+        self.recipe = recipe
+        self.graphs = graphs
+        self.device = device
+        self.objective = Objective.of(graphs)
+        _seed(recipe.seed, 0)
+        described = files.describe_features(graphs)
+        self.network = files.build_network(recipe, self.objective.task, described["nodes"], described["edges"])
+        self.network.to(device)
+        self.optimizer = torch.optim.Adam(
+            self.network.parameters(), recipe.lr, weight_decay=recipe.weight_decay, fused=device.type in ("cpu", "cuda")
+        )
+        self.history: list[Epoch] = []
+        self.best_epoch = 0
+        self.best_weights: dict[str, Tensor] = {}
+
+    @property
+    def epoch(self) -> int:
+        """The epochs done."""
+        return len(self.history)
+
+    def run_epoch(self, on_step: Callable[[int, int], None] | None) -> None:
+        """Train for one epoch and look at the validation graphs."""
+        started = time.perf_counter()
+        epoch = self.epoch + 1
+        order = _seed(self.recipe.seed, epoch).permutation(self.graphs.split("train"))
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.recipe.lr_at(epoch)
+        train_loss = self._train_steps(order, on_step)
+        if not math.isfinite(train_loss):
+            raise MlapError(
+                f"the training loss became {train_loss} in epoch {epoch}; lower the learning rate "
+                f"(lr is {self.recipe.lr:g}) or use a normalisation"
+            )
+        valid = self.graphs.split("valid")
+        logits = predict_logits(self.network, self.graphs, valid, self.device)
+        assert self.graphs.y is not None
+        labels = self.graphs.y[valid]
+        done = Epoch(
+            epoch,
+            self.recipe.lr_at(epoch),
+            train_loss,
+            float(self.objective.loss(logits, torch.from_numpy(labels))),
+            self.objective.score(logits, labels),
+            time.perf_counter() - started,
+        )
+        self.history.append(done)
+        if self.best_epoch == 0 or self._better(done.valid_score, self.history[self.best_epoch - 1].valid_score):
+            self.best_epoch = epoch
+            self.best_weights = {key: value.cpu().clone() for key, value in self.network.state_dict().items()}
+
+    def _better(self, score: float, than: float) -> bool:
+        return score > than if self.objective.task.higher_is_better else score < than
+
+    def _train_steps(self, order: NDArray[np.int64], on_step: Callable[[int, int], None] | None) -> float:
+        """One pass over the training graphs; the mean loss per graph."""
+        self.network.train()
+        size = self.recipe.batch_size
+        steps = math.ceil(len(order) / size)
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        for step in range(steps):
+            batch = self.graphs.batch(order[step * size : (step + 1) * size]).to(self.device)
+            assert batch.y is not None
+            loss = self.objective.loss(self.network(batch), batch.y)
+            self.optimizer.zero_grad()
+            torch.autograd.backward(loss)
+            self.optimizer.step()
+            total += loss.detach() * batch.num_graphs
+            if on_step is not None:
+                on_step(step + 1, steps)
+        return float(total) / len(order)
+
+    def finish(self) -> Result:
+        """Put the best weights into the network and score the test graphs with them."""
+        self.network.load_state_dict(self.best_weights)
+        test_score = None
+        if len(test := self.graphs.splits.get("test", np.empty(0, np.int64))):
+            test_score = evaluate(self.network, self.objective, self.graphs, test, self.device)
+        return Result(
+            metric=self.objective.task.metric,
+            best_epoch=self.best_epoch,
+            valid_score=self.history[self.best_epoch - 1].valid_score,
+            test_score=test_score,
+            epochs=self.epoch,
+            num_parameters=sum(parameter.numel() for parameter in self.network.parameters()),
+        )
+
+    def save(self, out: Path) -> None:
+        """Write the state after an epoch, the checkpoint first."""
+        files.write_checkpoint(
+            out / files.LAST,
+            {
+                "format": files.FORMAT,
+                "history": [asdict(epoch) for epoch in self.history],
+                "network": self.network.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "best_epoch": self.best_epoch,
+                "best_weights": self.best_weights,
+            },
+        )
+        if self.best_epoch == self.epoch:
+            files.write_weights(out / files.MODEL, self.best_weights, self.best_epoch)
+        files.write_history(out / files.HISTORY, [asdict(epoch) for epoch in self.history])
+
+    def restore(self, checkpoint: Mapping[str, Any], out: Path) -> None:
+        """Take up the state of a checkpoint, and write again the files that may not have been written after it."""
+        self.history = [Epoch(**epoch) for epoch in checkpoint["history"]]
+        self.network.load_state_dict(checkpoint["network"])
+        self.optimizer.load_state_dict(checkpoint["optimizer"])
+        self.best_epoch = checkpoint["best_epoch"]
+        self.best_weights = checkpoint["best_weights"]
+        files.write_weights(out / files.MODEL, self.best_weights, self.best_epoch)
+        files.write_history(out / files.HISTORY, [asdict(epoch) for epoch in self.history])
+
+
+def _seed(seed: int, epoch: int) -> np.random.RandomState:
+    """Seed torch for an epoch (0: the initial weights) and return a generator of the epoch's own for shuffling."""
+    first, second = np.random.SeedSequence([seed, epoch]).generate_state(2, np.uint32)
+    torch.manual_seed(int(first))
+    return np.random.RandomState(second)
+
+
+def _prepare(out: Path, recipe: Recipe, graphs: GraphSet, device: str, source: str | None, resume: bool) -> None:
+    """Make the run directory, or make sure that it holds the same run."""
+    config = _config(recipe, graphs, device, source)
+    if not (out / files.CONFIG).exists():
+        out.mkdir(parents=True, exist_ok=True)
+        files.write_json(out / files.CONFIG, config)
+        return
+    if not resume:
+        raise UsageError(f"{out} already holds a run; add --resume to continue it, or choose another --out")
+    before = files.read_config(out)
+    for field, value in recipe.as_dict().items():
+        if before["recipe"].get(field) != value:
+            raise UsageError(
+                f"{out} was started with {field} = {before['recipe'].get(field)}, now got {value}; "
+                "resume with the same recipe, or choose another --out"
+            )
+    if before["data"]["fingerprint"] != graphs.fingerprint:
+        raise UsageError(f"{out} was started on other data than {graphs.name}: their fingerprints differ")
+
+
+def _config(recipe: Recipe, graphs: GraphSet, device: str, source: str | None) -> dict[str, Any]:
+    objective = Objective.of(graphs)
+    return {
+        "format": files.FORMAT,
+        "recipe": recipe.as_dict(),
+        "data": {
+            "source": source or graphs.name,
+            "name": graphs.name,
+            "fingerprint": graphs.fingerprint,
+            "graphs": len(graphs),
+            "splits": {name: len(part) for name, part in graphs.splits.items()},
+        },
+        "task": asdict(objective.task),
+        "features": files.describe_features(graphs),
+        "targets": objective.as_dict(),
+        "device": device,
+        "threads": torch.get_num_threads(),
+        "versions": {
+            "mlap": mlap.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "torch_geometric": torch_geometric.__version__,
+            "numpy": np.__version__,
+        },
+    }
+
+
+def predict_logits(
+    network: GraphNetwork, graphs: GraphSet, indices: NDArray[np.int64], device: torch.device | str = "cpu"
+) -> Tensor:
+    """The logits `(graphs, K)` of the given graphs, on the CPU, from the network in evaluation mode."""
+    network.eval()
+    with torch.inference_mode():
+        parts = [network(graphs.batch(part).to(device)).cpu() for part in evaluation_batches(graphs, indices)]
+    return torch.cat(parts)
+
+
+def evaluation_batches(graphs: GraphSet, indices: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Cut indices into batches of about `EVALUATION_ROWS` nodes and arcs each; at least one, if only an empty one."""
+    rows = (graphs.num_nodes + 2 * graphs.num_edges) / max(1, len(graphs))
+    size = max(1, int(EVALUATION_ROWS / max(1, rows)))
+    return (indices[start : start + size] for start in range(0, max(1, len(indices)), size))
+
+
+def evaluate(
+    network: GraphNetwork,
+    objective: Objective,
+    graphs: GraphSet,
+    indices: NDArray[np.int64],
+    device: torch.device | str = "cpu",
+) -> float:
+    """The score of a network on the given graphs of a labelled set."""
+    if graphs.y is None:
+        raise UsageError(f"{graphs.name} has no labels to score against")
+    return objective.score(predict_logits(network, graphs, indices, device), graphs.y[indices])
