@@ -1,0 +1,37 @@
+# Two commands do everything on a machine with Python 3.10 or newer and make:
+#   make demo   sets up, trains the paper's three families on a reduced scale, and shows the result
+#   make test   sets up, runs lint, types and tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test lint clean
+demo: $(VENV)/installed
+	@BIN=$(BIN) bash demo.sh
+
+test: $(VENV)/installed-dev lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+$(VENV)/python-ok:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	  || { echo "mlap needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12 …"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/python-ok
+	@echo "Setting up $(VENV) (once; a few minutes, mostly torch) …"
+	$(PIP) --editable '.[chem]'
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) demo

@@ -1,0 +1,5 @@
+"""`python -m mlap` is the command `mlap`."""
+
+from mlap.cli import main
+
+main()

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from mlap.errors import DataError
+from mlap.graphs import GraphSet, Task
+from mlap.training import Objective
+
+rng = np.random.default_rng(0)
+NAN = math.nan
+
+
+def slow_auc(labels: NDArray[Any], scores: NDArray[Any]) -> float:
+    """The share of (positive, negative) pairs in the right order; a tie counts one half."""
+    pairs = [(p, n) for p in scores[labels == 1] for n in scores[labels == 0]]
+    return sum((p > n) + 0.5 * (p == n) for p, n in pairs) / len(pairs)
+
+
+def slow_average_precision(labels: NDArray[Any], scores: NDArray[Any]) -> float:
+    """The mean, over the positives, of the precision among those that score at least as high."""
+    return float(np.mean([labels[scores >= score].mean() for score in scores[labels == 1]]))
+
+
+def test_multiclass() -> None:
+    logits = torch.tensor([[2.0, 0, 1], [0, 3, 1], [0, 0, 5], [1, 0, 0]])
+    y = np.array([0, 2, 2, 1])
+    assert Objective(Task("multiclass", 3, "accuracy")).score(logits, y) == 0.5
+    objective = Objective(Task("multiclass", 3, "error_rate"))
+    assert objective.score(logits, y) == 0.5
+    expected = np.mean(
+        [math.log(sum(math.exp(z) for z in row)) - row[c] for row, c in zip(logits.tolist(), y, strict=True)]
+    )
+    assert objective.loss(logits, torch.from_numpy(y)).item() == pytest.approx(expected)
+    assert objective.predict(logits).sum(axis=1) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("metric", "slow"), [("rocauc", slow_auc), ("ap", slow_average_precision)])
+def test_binary_scores_against_their_definitions(metric: str, slow: Any) -> None:
+    y = rng.integers(0, 2, (60, 3)).astype(np.float32)
+    y[rng.random((60, 3)) < 0.2] = NAN
+    logits = torch.from_numpy(np.round(rng.normal(size=(60, 3)), 1).astype(np.float32))  # rounding makes ties
+    known = [~np.isnan(column) for column in y.T]
+    expected = np.mean([slow(y[k, t], logits.numpy()[k, t]) for t, k in enumerate(known)])
+    assert Objective(Task("binary", 3, metric)).score(logits, y) == pytest.approx(expected)
+
+
+def test_binary_targets_of_one_class_are_left_out() -> None:
+    task = Task("binary", 2, "rocauc")
+    y = np.array([[0, 1], [1, 1], [0, NAN]], dtype=np.float32)
+    logits = torch.tensor([[0.1, 3.0], [0.2, 1.0], [0.3, 2.0]])
+    assert Objective(task).score(logits, y) == 0.5
+    with pytest.raises(DataError, match="rocauc needs graphs of both classes"):
+        Objective(task).score(logits[2:], y[2:])
+
+
+def test_binary_accuracy_and_loss_ignore_unknown_labels() -> None:
+    objective = Objective(Task("binary", 2, "accuracy"))
+    y = np.array([[0, NAN], [1, 1]], dtype=np.float32)
+    logits = torch.tensor([[1.0, 9.0], [2.0, -1.0]], requires_grad=True)
+    assert objective.score(logits.detach(), y) == pytest.approx(1 / 3)
+    loss = objective.loss(logits, torch.from_numpy(y))
+    expected = np.mean([math.log1p(math.exp(1)), math.log1p(math.exp(-2)), math.log1p(math.exp(1))])
+    assert loss.item() == pytest.approx(expected)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert gradient[0, 1] == 0
+    assert (gradient[[0, 1, 1], [0, 0, 1]] != 0).all()
+
+
+def test_a_batch_without_any_known_label_has_no_loss() -> None:
+    logits = torch.zeros(2, 1, requires_grad=True)
+    loss = Objective(Task("binary", 1, "rocauc")).loss(logits, torch.full((2, 1), NAN))
+    assert loss.item() == 0
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert (gradient == 0).all()
+
+
+def regression_set(y: NDArray[np.float32], metric: str = "rmse") -> GraphSet:
+    number = len(y)
+    return GraphSet(
+        node_ptr=np.arange(number + 1),
+        edge_ptr=np.zeros(number + 1, dtype=np.int64),
+        edges=np.empty((2, 0), dtype=np.uint8),
+        y=y,
+        task=Task("regression", y.shape[1], metric),
+        splits={"train": np.arange(number - 1), "valid": np.array([number - 1])},
+    ).validate()
+
+
+def test_regression_is_trained_on_standardised_targets() -> None:
+    y = np.array([[10, 1], [20, NAN], [30, 3], [1000, 1000]], dtype=np.float32)
+    objective = Objective.of(regression_set(y))
+    logits = torch.tensor([[-1.0, 0.0], [0.0, 0.0], [1.0, 2.0]])
+    std = math.sqrt(200 / 3)  # of 10, 20, 30: the last graph is not in the training split
+    assert objective.predict(logits)[:, 0] == pytest.approx([20 - std, 20, 20 + std])
+    scaled = [(10 - 20) / std, 0, (30 - 20) / std]
+    errors = [(-1 - scaled[0]) ** 2, 0, (1 - scaled[2]) ** 2, 1, 1]  # the second target is ±1 where it is known
+    assert objective.loss(logits, torch.from_numpy(y[:3])).item() == pytest.approx(np.mean(errors), rel=1e-5)
+
+
+@pytest.mark.parametrize(("metric", "expected"), [("rmse", (math.sqrt(12.5) + 2) / 2), ("mae", (3.5 + 2) / 2)])
+def test_regression_scores(metric: str, expected: float) -> None:
+    objective = Objective(Task("regression", 2, metric), np.zeros(2), np.ones(2))
+    y = np.array([[3, 2], [4, NAN]], dtype=np.float32)
+    assert objective.score(torch.zeros(2, 2), y) == pytest.approx(expected)
+
+
+def test_a_set_without_labels_has_no_objective() -> None:
+    graphs = regression_set(np.ones((3, 1), dtype=np.float32))
+    unlabelled = GraphSet(graphs.node_ptr, graphs.edge_ptr, graphs.edges, name="bare")
+    with pytest.raises(DataError, match="bare has no labels"):
+        Objective.of(unlabelled)
