@@ -25,6 +25,7 @@ def unknown(kind: str, got: str, known: Iterable[str]) -> UsageError:
     "unknown jump 'summ'; did you mean 'sum'? Known: sum, max"
     """
     names = list(known)
-    near = difflib.get_close_matches(got.lower(), names, n=3, cutoff=0.5)
+    by_lower = {name.lower(): name for name in names}
+    near = [by_lower[match] for match in difflib.get_close_matches(got.lower(), by_lower, n=3, cutoff=0.5)]
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     return UsageError(f"unknown {kind} {got!r}; {hint}Known: {', '.join(names)}")

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import mlap
-from mlap.cli import data, evaluate, train
+from mlap.cli import compare, data, evaluate, train
 from mlap.errors import MlapError, UsageError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app = typer.Typer(
 )
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
 app.add_typer(data.app, name="data")
 
 

@@ -88,21 +88,22 @@ def train(
 
     import torch
 
+    from mlap.training import parallel
     from mlap.training import train as train_network
 
     if threads is not None:
         torch.set_num_threads(threads)
-    device = resolve_device(device)
+    device = parallel.join_group(resolve_device(device))
     dataset, recipe = _recipe(dataset, changes, out, resume)
     graphs = load(dataset, data_root)
     if recipe is None:
         recipe = _preset(graphs.name, changes)
     if graphs.task is None:
         raise UsageError(f"{graphs.name} has no labels to train on")
-    norm = "GraphNorm" if recipe.norm == "graph" else f"norm {recipe.norm}"
+    norm = {"graph": "GraphNorm", "none": "no normalisation"}.get(recipe.norm, f"{recipe.norm} normalisation")
     out = out or Path("runs") / graphs.name / f"{recipe.architecture}-L{recipe.layers}-{recipe.norm}-s{recipe.seed}"
     splits = ", ".join(f"{len(part):,} {name}" for name, part in graphs.splits.items())
-    silent = quiet or as_json
+    silent = quiet or as_json or parallel.rank() > 0
     note(
         f"{recipe.architecture}, {count(recipe.layers, 'layer')}, {norm}, width {recipe.width}, seed {recipe.seed}",
         silent,
@@ -117,6 +118,8 @@ def train(
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped; continue with `mlap train --resume --out {out}`") from None
     result = trained.result
+    if parallel.rank() > 0:
+        return
     if as_json:
         print_json({"run": str(out), "recipe": recipe.as_dict(), **asdict(result)})
         return

@@ -78,6 +78,8 @@ def _check(graphs_per_class: int, extra_edges: Sequence[tuple[int, int]], shared
     if graphs_per_class < 1:
         raise UsageError(f"graphs_per_class must be at least 1, got {graphs_per_class}")
     taken = {frozenset(edge) for edge in PATH}
+    if not extra_edges:
+        raise UsageError("extra_edges must name at least one type of component, got none")
     for edge in extra_edges:
         if len(edge) != 2 or not all(0 <= end <= 4 for end in edge) or edge[0] == edge[1] or {*edge} in taken:
             raise UsageError(f"an extra edge joins two of the nodes 0 to 4 that the path does not, got {edge}")
@@ -102,12 +104,13 @@ def _unique_graphs(
 ) -> NDArray[np.int64]:
     """`count` graphs of one class, `(count, edges, 2)`, no two with the same edges."""
     found = np.empty((0, 0, 2), dtype=np.int64)
-    for _ in range(100):
-        drawn = _draw(rng, count - len(found), components, shared_node, random_edges, one_way)
+    for _ in range(30):  # of `count` draws each: enough to meet every graph, should there be just `count`
+        drawn = _draw(rng, count, components, shared_node, random_edges, one_way)
         found = np.concatenate((found, drawn)) if len(found) else drawn
-        codes = np.sort(found[:, :, 0] * NUM_NODES + found[:, :, 1], axis=1)
+        ends = found if one_way else np.sort(found, axis=2)
+        codes = np.sort(ends[:, :, 0] * NUM_NODES + ends[:, :, 1], axis=1)
         _, first = np.unique(codes, axis=0, return_index=True)
-        found = found[np.sort(first)]
+        found = found[np.sort(first)][:count]
         if len(found) == count:
             return found
     raise UsageError(f"there are not {count} different graphs per class with {random_edges} random edges")
@@ -122,9 +125,11 @@ def _draw(
     one_way: bool,
 ) -> NDArray[np.int64]:
     """`count` random graphs of one class: component edges first, random ones last."""
-    shared = {"index": np.tile(np.arange(5), (count, 1)), "random": rng.randint(0, 5, (count, 5))}.get(
-        str(shared_node), np.full((count, 5), shared_node if isinstance(shared_node, int) else 0)
-    )
+    shared = rng.randint(0, 5, (count, 5))  # drawn in any case, so that all readings see the same random edges
+    if shared_node == "index":
+        shared = np.tile(np.arange(5), (count, 1))
+    elif shared_node != "random":
+        shared = np.full((count, 5), int(shared_node))
     # Node numbers: 0–4 are the centre; the four nodes that component i has for itself are 5 + 4i and on.
     local = np.arange(5)
     own = 5 + 4 * np.arange(5)[None, :, None] + local - (local > shared[:, :, None])

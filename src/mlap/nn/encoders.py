@@ -45,13 +45,15 @@ class CategoryEncoder(nn.Module):
         channels: the width of the vectors.
     """
 
+    sizes: Tensor
     offsets: Tensor
 
     def __init__(self, cardinalities: Sequence[int], channels: int) -> None:
         super().__init__()
         self.cardinalities = tuple(cardinalities)
-        starts = torch.tensor([0, *self.cardinalities[:-1]]).cumsum(0)
-        self.register_buffer("offsets", starts, persistent=False)
+        sizes = torch.tensor(self.cardinalities)
+        self.register_buffer("sizes", sizes, persistent=False)
+        self.register_buffer("offsets", sizes.cumsum(0) - sizes, persistent=False)
         self.tables = nn.Parameter(torch.empty(sum(self.cardinalities), channels))
         self.reset_parameters()
 
@@ -62,8 +64,16 @@ class CategoryEncoder(nn.Module):
 
     def forward(self, features: Tensor | None) -> Tensor:
         """Encode categories `(rows, columns)` to `(rows, channels)`."""
-        if features is None:
-            raise UsageError(f"the network was built for {len(self.cardinalities)} categorical features, got none")
+        _check_columns(features, len(self.cardinalities), "categorical")
+        assert features is not None
+        if features.device.type == "cpu":  # elsewhere, looking at the answer would make the device wait
+            wrong = (features < 0) | (features >= self.sizes)
+            if wrong.any():
+                row, column = wrong.nonzero()[0].tolist()
+                raise UsageError(
+                    f"feature {column} is category {features[row, column]}, but the network was built for categories "
+                    f"0 to {self.cardinalities[column] - 1}"
+                )
         return F.embedding_bag(features + self.offsets, self.tables, mode="sum")
 
     def extra_repr(self) -> str:
@@ -81,6 +91,13 @@ class RealEncoder(nn.Sequential):
 
     def __init__(self, in_channels: int, channels: int) -> None:
         super().__init__(nn.Linear(in_channels, 2 * channels), nn.ReLU(), nn.Linear(2 * channels, channels))
+        self.in_channels = in_channels
+
+    def forward(self, features: Tensor | None) -> Tensor:
+        """Encode real vectors `(rows, columns)` to `(rows, channels)`."""
+        _check_columns(features, self.in_channels, "real")
+        encoded: Tensor = super().forward(features)  # type: ignore[no-untyped-call]
+        return encoded
 
 
 def make_encoder(describes: Describes, channels: int) -> nn.Module:
@@ -90,3 +107,9 @@ def make_encoder(describes: Describes, channels: int) -> nn.Module:
     if isinstance(describes, int):
         return RealEncoder(describes, channels)
     return CategoryEncoder(describes, channels)
+
+
+def _check_columns(features: Tensor | None, expected: int, kind: str) -> None:
+    got = 0 if features is None else features.size(-1)
+    if got != expected:
+        raise UsageError(f"the network was built for {expected} {kind} features, got {got or 'none'}")

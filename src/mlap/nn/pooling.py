@@ -62,7 +62,7 @@ def graph_of_nodes(x: Tensor, index: Tensor | None, ptr: Tensor | None, dim_size
         sizes = ptr.diff()
         index = torch.arange(len(sizes), device=x.device).repeat_interleave(sizes, output_size=len(x))
     elif index is None:
-        index, dim_size = x.new_zeros(len(x), dtype=torch.long), dim_size or 1
+        index, dim_size = x.new_zeros(len(x), dtype=torch.long), 1 if dim_size is None else dim_size
     if dim_size is None and ptr is not None:
         dim_size = len(ptr) - 1
     elif dim_size is None:

@@ -96,13 +96,14 @@ class MultiLevelAttentionPooling(nn.Module):
         self, levels: Sequence[Tensor], index: Index = None, ptr: Index = None, dim_size: int | None = None
     ) -> tuple[list[Tensor], list[Tensor]]:
         """The level-wise graph representations `L × (B, channels)` and the attention `L × (N,)`."""
-        if len(levels) != self.num_levels:
-            raise UsageError(f"expected {self.num_levels} levels, got {len(levels)}")
-        places = zip(_per_level(index, len(levels)), _per_level(ptr, len(levels)), strict=True)
+        _check_levels(levels, self.num_levels)
+        given = zip(levels, _per_level(index, len(levels)), _per_level(ptr, len(levels)), strict=True)
+        places = [graph_of_nodes(*level, dim_size) for level in given]
+        dim_size = max(size for _, size in places)  # a level may lack the nodes of the last graphs
         pooled, attention = [], []
-        for pooling, h, (level_index, level_ptr) in zip(self.pools, levels, places, strict=True):
+        for pooling, h, (nodes_graph, _) in zip(self.pools, levels, places, strict=True):
             assert isinstance(pooling, AttentionPooling)
-            graphs, weights = pooling.pool(h, *graph_of_nodes(h, level_index, level_ptr, dim_size))
+            graphs, weights = pooling.pool(h, nodes_graph, dim_size)
             pooled.append(graphs)
             attention.append(weights)
         return pooled, attention
@@ -170,6 +171,7 @@ class JumpReadout(nn.Module):
         dim_size: int | None = None,
     ) -> tuple[list[Tensor], list[Tensor]]:
         """The one graph representation `(B, out_channels)` and its attention `(N,)`, each in a list."""
+        _check_levels(levels, self.num_levels)
         h = self.jump(levels)
         graphs, weights = self.attention_pool.pool(h, *graph_of_nodes(h, index, ptr, dim_size))
         return [graphs], [weights]
@@ -203,6 +205,15 @@ def _check_sizes(channels: int, num_levels: int) -> None:
         raise UsageError(f"a readout needs at least 1 channel and 1 level, got {channels} and {num_levels}")
 
 
+def _check_levels(levels: Sequence[Tensor], num_levels: int) -> None:
+    if len(levels) != num_levels:
+        raise UsageError(f"expected {num_levels} levels, got {len(levels)}")
+
+
 def _per_level(value: Index, num_levels: int) -> Sequence[Tensor | None]:
     """One value for each level: the same for all, unless a sequence is given."""
-    return [value] * num_levels if value is None or isinstance(value, Tensor) else value
+    if value is None or isinstance(value, Tensor):
+        return [value] * num_levels
+    if len(value) != num_levels:
+        raise UsageError(f"expected one index or ptr for each of {num_levels} levels, got {len(value)}")
+    return value

@@ -20,6 +20,7 @@ import mlap
 from mlap.errors import MlapError, UsageError
 from mlap.graphs import GraphSet
 from mlap.nn import GraphNetwork
+from mlap.training import parallel
 from mlap.training import run as files
 from mlap.training.objective import Objective
 from mlap.training.recipe import Recipe
@@ -87,7 +88,8 @@ def train(
     The score of a run is its best validation epoch; the test graphs are looked at once, with that epoch's weights.
     The recipe's seed decides everything: the same call gives the same numbers on the same machine and with the same
     number of threads. Random numbers of an epoch depend on the seed and the epoch alone, so that a run that was
-    stopped and resumed equals one that was not. The caller's random state is left as it was.
+    stopped and resumed equals one that was not. The caller's random state is left as it was. Several processes can
+    train together: see `mlap.training.parallel`.
 
     Args:
         recipe: what to train.
@@ -96,27 +98,34 @@ def train(
         resume: continue the run in `out` after its last finished epoch; start it if there is none.
         device: a torch device.
         source: how `graphs` were named by the user, to find them again; their own name unless given.
-        on_epoch: called after every epoch, also once for each epoch that a resumed run has behind it.
+        on_epoch: called after every epoch, also once for each epoch that a resumed run has behind it (by the first
+            process, if there are several).
         on_step: called after every training step with the number of steps done in this epoch and in all of it.
     """
+    first = parallel.rank() == 0
     if out is not None:
         out = Path(out)
-        _prepare(out, recipe, graphs, device, source, resume)
+        if first:
+            _prepare(out, recipe, graphs, device, source, resume)
+        parallel.wait_for_all()
     with torch.random.fork_rng():
         trainer = _Trainer(recipe, graphs, torch.device(device))
         if out is not None and (out / files.LAST).exists():
-            trainer.restore(files.read_checkpoint(out / files.LAST), out)
-            for done in trainer.history:
-                if on_epoch is not None:
-                    on_epoch(done)
+            trainer.restore(files.read_checkpoint(out / files.LAST))
+            parallel.wait_for_all()
+            if first:
+                trainer.save_readable(out)
+        for done in trainer.history:
+            if on_epoch is not None and first:
+                on_epoch(done)
         while trainer.epoch < recipe.epochs:
             trainer.run_epoch(on_step)
-            if out is not None:
+            if out is not None and first:
                 trainer.save(out)
-            if on_epoch is not None:
+            if on_epoch is not None and first:
                 on_epoch(trainer.history[-1])
         result = trainer.finish()
-    if out is not None:
+    if out is not None and first:
         files.write_json(out / files.RESULT, asdict(result))
     return Trained(trainer.network, trainer.objective, result, trainer.history)
 
@@ -129,7 +138,7 @@ class _Trainer:
         self.graphs = graphs
         self.device = device
         self.objective = Objective.of(graphs)
-        _seed(recipe.seed, 0)
+        torch.manual_seed(_seeds(recipe.seed, 0)[0])
         described = files.describe_features(graphs)
         self.network = files.build_network(recipe, self.objective.task, described["nodes"], described["edges"])
         self.network.to(device)
@@ -149,7 +158,9 @@ class _Trainer:
         """Train for one epoch and look at the validation graphs."""
         started = time.perf_counter()
         epoch = self.epoch + 1
-        order = _seed(self.recipe.seed, epoch).permutation(self.graphs.split("train"))
+        shuffle_seed, dropout_seed = _seeds(self.recipe.seed, epoch)
+        order = np.random.RandomState(shuffle_seed).permutation(self.graphs.split("train"))
+        torch.manual_seed(dropout_seed + parallel.rank())
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.lr_at(epoch)
         train_loss = self._train_steps(order, on_step)
@@ -159,7 +170,7 @@ class _Trainer:
                 f"(lr is {self.recipe.lr:g}) or use a normalisation"
             )
         valid = self.graphs.split("valid")
-        logits = predict_logits(self.network, self.graphs, valid, self.device)
+        logits = self._predict(valid)
         assert self.graphs.y is not None
         labels = self.graphs.y[valid]
         done = Epoch(
@@ -179,29 +190,44 @@ class _Trainer:
         return score > than if self.objective.task.higher_is_better else score < than
 
     def _train_steps(self, order: NDArray[np.int64], on_step: Callable[[int, int], None] | None) -> float:
-        """One pass over the training graphs; the mean loss per graph."""
+        """One pass over the training graphs; the mean loss per label."""
         self.network.train()
+        assert self.graphs.y is not None
         size = self.recipe.batch_size
         steps = math.ceil(len(order) / size)
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         for step in range(steps):
-            batch = self.graphs.batch(order[step * size : (step + 1) * size]).to(self.device)
-            assert batch.y is not None
-            loss = self.objective.loss(self.network(batch), batch.y)
+            whole = order[step * size : (step + 1) * size]
+            part = parallel.share(whole)
+            labels = self.objective.known_labels(self.graphs.y[whole])
             self.optimizer.zero_grad()
-            torch.autograd.backward(loss)
+            if len(part):
+                batch = self.graphs.batch(part).to(self.device)
+                assert batch.y is not None
+                loss = self.objective.loss(self.network(batch), batch.y)
+                if len(part) < len(whole):
+                    loss = loss * (self.objective.known_labels(self.graphs.y[part]) / max(1, labels))
+                torch.autograd.backward(loss)
+                total += loss.detach() * labels
+            parallel.add_up_gradients(self.network)
             self.optimizer.step()
-            total += loss.detach() * batch.num_graphs
             if on_step is not None:
                 on_step(step + 1, steps)
-        return float(total) / len(order)
+        parallel.add_up([total])
+        return float(total) / max(1, self.objective.known_labels(self.graphs.y[order]))
+
+    def _predict(self, indices: NDArray[np.int64]) -> Tensor:
+        """The logits of the given graphs; every process computes its share."""
+        part = predict_logits(self.network, self.graphs, parallel.share(indices), self.device)
+        return parallel.join_shares(part, len(indices))
 
     def finish(self) -> Result:
         """Put the best weights into the network and score the test graphs with them."""
         self.network.load_state_dict(self.best_weights)
         test_score = None
         if len(test := self.graphs.splits.get("test", np.empty(0, np.int64))):
-            test_score = evaluate(self.network, self.objective, self.graphs, test, self.device)
+            assert self.graphs.y is not None
+            test_score = self.objective.score(self._predict(test), self.graphs.y[test])
         return Result(
             metric=self.objective.task.metric,
             best_epoch=self.best_epoch,
@@ -224,26 +250,27 @@ class _Trainer:
                 "best_weights": self.best_weights,
             },
         )
-        if self.best_epoch == self.epoch:
+        self.save_readable(out, weights=self.best_epoch == self.epoch)
+
+    def save_readable(self, out: Path, weights: bool = True) -> None:
+        """Write what others read of the run: its history and, if they are new, its best weights."""
+        if weights:
             files.write_weights(out / files.MODEL, self.best_weights, self.best_epoch)
         files.write_history(out / files.HISTORY, [asdict(epoch) for epoch in self.history])
 
-    def restore(self, checkpoint: Mapping[str, Any], out: Path) -> None:
-        """Take up the state of a checkpoint, and write again the files that may not have been written after it."""
+    def restore(self, checkpoint: Mapping[str, Any]) -> None:
+        """Take up the state of a checkpoint."""
         self.history = [Epoch(**epoch) for epoch in checkpoint["history"]]
         self.network.load_state_dict(checkpoint["network"])
         self.optimizer.load_state_dict(checkpoint["optimizer"])
         self.best_epoch = checkpoint["best_epoch"]
         self.best_weights = checkpoint["best_weights"]
-        files.write_weights(out / files.MODEL, self.best_weights, self.best_epoch)
-        files.write_history(out / files.HISTORY, [asdict(epoch) for epoch in self.history])
 
 
-def _seed(seed: int, epoch: int) -> np.random.RandomState:
-    """Seed torch for an epoch (0: the initial weights) and return a generator of the epoch's own for shuffling."""
+def _seeds(seed: int, epoch: int) -> tuple[int, int]:
+    """Two seeds for an epoch, of shuffling and of dropout; epoch 0 stands for the initial weights."""
     first, second = np.random.SeedSequence([seed, epoch]).generate_state(2, np.uint32)
-    torch.manual_seed(int(first))
-    return np.random.RandomState(second)
+    return int(first), int(second)
 
 
 def _prepare(out: Path, recipe: Recipe, graphs: GraphSet, device: str, source: str | None, resume: bool) -> None:

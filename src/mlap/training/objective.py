@@ -56,6 +56,10 @@ class Objective:
             losses = F.mse_loss(logits, scaled.nan_to_num(), reduction="none")
         return (losses * known).sum() / known.sum().clamp(min=1)
 
+    def known_labels(self, y: Array) -> int:
+        """The number of labels that the mean loss runs over."""
+        return y.size if self.task.kind == "multiclass" else int((~np.isnan(y)).sum())
+
     def predict(self, logits: Tensor) -> Array:
         """Probabilities of the classes `(B, classes)`, of *yes* `(B, targets)`, or values `(B, targets)`."""
         if self.task.kind == "multiclass":

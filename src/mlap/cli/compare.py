@@ -1,0 +1,129 @@
+"""`mlap compare`: the runs of a study as the paper's tables."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mlap.cli.common import Json, note
+from mlap.errors import UsageError
+
+
+class TableName(str, Enum):
+    """Which table."""
+
+    all = "all"
+    results = "results"
+    significance = "significance"
+    summary = "summary"
+    full = "full"
+
+
+class Format(str, Enum):
+    """How tables are written."""
+
+    text = "text"
+    csv = "csv"
+    markdown = "markdown"
+    latex = "latex"
+
+
+def compare(
+    study: Annotated[Path, typer.Argument(help="A study file that `mlap sweep` made.", metavar="STUDY")],
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Which data set, if the study has several (or a fingerprint's beginning)."),
+    ] = None,
+    table: Annotated[
+        TableName,
+        typer.Option(
+            help="results: the selected model of each family; significance: they compared; summary: the best depth "
+            "of each architecture; full: every cell."
+        ),
+    ] = TableName.all,
+    reference: Annotated[
+        str | None, typer.Option(metavar="FAMILY", help="Compare the others with this one.  [default: mlap]")
+    ] = None,
+    families: Annotated[
+        list[str] | None,
+        typer.Option("--family", metavar="ARCHITECTURE=FAMILY", help="Count an architecture to another family."),
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", help="How to write the tables.")] = Format.text,
+    as_json: Json = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file.")] = None,
+) -> None:
+    """Compare the architectures of a study as the paper does, with the paper's numbers beside.
+
+    Depth, aggregator and normalisation are selected per family (naive, jk, mlap; any other architecture is its own)
+    by mean validation score. The selected models are compared by the Mann–Whitney U test on their test scores.
+
+    \b
+    Examples:
+      mlap compare study.db
+      mlap compare study.db --table results --format latex --out results.tex
+      mlap compare study.db --reference jk --family mlap-max=ours
+    """
+    if form is Format.csv and table is TableName.all and not as_json:
+        raise UsageError("a CSV file holds one table; choose it with --table results, significance, summary or full")
+    membership = _membership(families or [])
+
+    from mlap.report import render
+    from mlap.report.tables import TABLES, paper_warnings
+    from mlap.study import Study
+    from mlap.study.compare import compare as compare_runs
+
+    with Study.open(study) as opened:
+        comparison = compare_runs(opened.runs(), data=data, reference=reference, families=membership)
+    names = list(TABLES) if table is TableName.all else [table.value]
+    tables = [TABLES[name](comparison) for name in names]
+    warnings = [*comparison.warnings, *paper_warnings(comparison)]
+
+    if as_json:
+        content = {
+            "study": str(study),
+            "data": comparison.data_name,
+            "metric": comparison.metric,
+            "higher_is_better": comparison.higher_is_better,
+            "tables": {made.name: render.to_json(made) for made in tables},
+            "warnings": warnings,
+        }
+        text = json.dumps(content, indent=2) + "\n"
+    elif form is Format.csv:
+        text = render.to_csv(tables[0])
+        for warning in warnings:
+            note(f"warning: {warning}")
+    elif form is Format.markdown:
+        text = render.to_markdown(tables, warnings)
+    elif form is Format.latex:
+        text = render.to_latex(tables, warnings)
+    else:
+        terminal = out is None and sys.stdout.isatty()
+        text = render.to_text(tables, warnings, shutil.get_terminal_size().columns if terminal else 100)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        _write(out, text)
+
+
+def _membership(pairs: list[str]) -> dict[str, str]:
+    membership = {}
+    for pair in pairs:
+        architecture, _, family = (part.strip() for part in pair.partition("="))
+        if not architecture or not family:
+            raise UsageError(f"--family takes ARCHITECTURE=FAMILY, got {pair!r}")
+        membership[architecture] = family
+    return membership
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    note(f"written to {path}")

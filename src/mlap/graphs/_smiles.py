@@ -1,0 +1,329 @@
+"""SMILES into flat arrays of OGB's features and into scaffolds, in this process or in several.
+
+Run as a program, this file is a worker that answers chunks of SMILES on its standard input. It loads neither torch
+nor the rest of the package, so that it starts in a fraction of a second; and, being a program of its own rather than
+a fork or spawn of the caller, it is safe beside threads and needs no `if __name__ == "__main__"` in the caller's.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import queue
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlap.errors import MlapError, UsageError
+
+Array = NDArray[Any]
+
+#: What a job makes of a chunk: something that JSON can hold, and arrays.
+Result = tuple[Any, tuple[Array, ...]]
+
+CHUNK = 500  # molecules: about a quarter of a second, so that a progress bar moves and the last chunks are shared well
+FEW = 4000  # molecules that one process reads in less time than it takes to start several
+
+CHIRALITIES = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER", "misc")
+HYBRIDISATIONS = ("SP", "SP2", "SP3", "SP3D", "SP3D2", "misc")
+BOND_TYPES = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC", "misc")
+# OGB has no bucket for other stereo (it raises for atropisomers): they go to the last value, as in its other columns.
+BOND_STEREO = ("STEREONONE", "STEREOZ", "STEREOE", "STEREOCIS", "STEREOTRANS", "STEREOANY")
+
+
+def require_rdkit() -> None:
+    """Raise unless RDKit can be imported."""
+    try:
+        import rdkit  # noqa: F401
+    except ImportError as error:
+        raise UsageError("SMILES need RDKit, which is not installed: pip install 'mlap[chem]'") from error
+
+
+# ---- the jobs --------------------------------------------------------------------------------------------------------
+
+
+def featurise(smiles: Sequence[str | None]) -> Result:
+    """OGB's features of all atoms and bonds.
+
+    Returns:
+        The molecules that are none, as pairs of index and reason; and, of the others, the arrays: atoms of each
+        molecule, bonds of each molecule, atom features `(N, 9)`, bond features `(E, 3)`, the bonds' ends `(2, E)`.
+    """
+    from rdkit import Chem, rdBase
+
+    atom_at, bond_at = Chem.Mol.GetAtomWithIdx, Chem.Mol.GetBondWithIdx
+    num_atoms: list[int] = []
+    num_bonds: list[int] = []
+    charge: list[int] = []
+    bond_type: list[float] = []
+    begin: list[int] = []
+    end: list[int] = []
+    element, chirality, hydrogens, radicals, hybridisation = (bytearray() for _ in range(5))
+    aromatic, ring, stereo, conjugated = (bytearray() for _ in range(4))
+    invalid: list[tuple[int, str]] = []
+
+    with rdBase.BlockLogs():  # RDKit writes its complaints to stderr
+        for index, text in enumerate(smiles):
+            mol = _parse(text)
+            if mol is None or text is None:
+                invalid.append((index, _reason(text)))
+                continue
+            # Each column is read in one C loop over the atoms. A column is skipped where the text cannot hold what it
+            # says: chirality needs "@", radicals need a bracket, bond stereo a slash – or the "|" of a CXSMILES.
+            atoms = [atom_at(mol, i) for i in range(mol.GetNumAtoms())]
+            bonds = [bond_at(mol, i) for i in range(mol.GetNumBonds())]
+            nothing, extended = bytes(max(len(atoms), len(bonds))), "|" in text
+            num_atoms.append(len(atoms))
+            num_bonds.append(len(bonds))
+            element.extend(map(Chem.Atom.GetAtomicNum, atoms))
+            charge.extend(map(Chem.Atom.GetFormalCharge, atoms))
+            hydrogens.extend(map(Chem.Atom.GetTotalNumHs, atoms))
+            hybridisation.extend(map(Chem.Atom.GetHybridization, atoms))
+            aromatic.extend(map(Chem.Atom.GetIsAromatic, atoms))
+            ring.extend(map(Chem.Atom.IsInRing, atoms))
+            chiral = extended or "@" in text
+            chirality.extend(map(Chem.Atom.GetChiralTag, atoms) if chiral else nothing[: len(atoms)])
+            bracketed = extended or "[" in text
+            radicals.extend(map(Chem.Atom.GetNumRadicalElectrons, atoms) if bracketed else nothing[: len(atoms)])
+            begin.extend(map(Chem.Bond.GetBeginAtomIdx, bonds))
+            end.extend(map(Chem.Bond.GetEndAtomIdx, bonds))
+            conjugated.extend(map(Chem.Bond.GetIsConjugated, bonds))
+            directional = extended or "/" in text or "\\" in text
+            stereo.extend(map(Chem.Bond.GetStereo, bonds) if directional else nothing[: len(bonds)])
+            # The order of a bond is cheaper than its type, and is its number in RDKit (1.5 for aromatic) except for
+            # dative bonds, which are written as arrows or found by RDKit at metals, whose symbols need a bracket.
+            dative = bracketed or ">" in text or "<" in text
+            bond_type.extend(map(Chem.Bond.GetBondType if dative else Chem.Bond.GetBondTypeAsDouble, bonds))
+
+    atom_counts, bond_counts = np.array(num_atoms, np.int32), np.array(num_bonds, np.int32)
+    ends = np.array([begin, end], np.int32)
+    first_atom = np.repeat(np.cumsum(atom_counts) - atom_counts, bond_counts)
+    degree = np.bincount((ends + first_atom).ravel(), minlength=len(element)) + _numpy(hydrogens)
+    types = np.array(bond_type, np.float64)
+    types = np.where(types == 1.5, int(Chem.BondType.AROMATIC), types).astype(np.int64)
+    atom_features = (
+        _within(_numpy(element) - 1, 118),
+        _categories(_numpy(chirality), Chem.ChiralType, CHIRALITIES),
+        _within(degree, 11),
+        _within(np.array(charge, np.int64) + 5, 11),
+        _within(_numpy(hydrogens), 9),
+        _within(_numpy(radicals), 5),
+        _categories(_numpy(hybridisation), Chem.HybridizationType, HYBRIDISATIONS),
+        _numpy(aromatic),
+        _numpy(ring),
+    )
+    bond_features = (
+        _categories(types, Chem.BondType, BOND_TYPES),
+        _categories(_numpy(stereo), Chem.BondStereo, BOND_STEREO),
+        _numpy(conjugated),
+    )
+    return invalid, (atom_counts, bond_counts, _table(atom_features), _table(bond_features), ends)
+
+
+def scaffolds(smiles: Sequence[str | None]) -> Result:
+    """The Bemis–Murcko scaffold of each molecule, without chirality; `None` for what is no molecule."""
+    from rdkit import Chem, rdBase
+
+    found: list[str | None] = []
+    with rdBase.BlockLogs():
+        for text in smiles:
+            mol = _parse(text)
+            scaffold = None if mol is None else Chem.MurckoDecompose(mol)
+            if scaffold is not None:
+                # The cut leaves the molecule's ring and valence information behind, in part no longer true.
+                scaffold.ClearComputedProps()
+                scaffold.UpdatePropertyCache()
+                Chem.GetSymmSSSR(scaffold)
+            found.append(None if scaffold is None else Chem.MolToSmiles(scaffold, isomericSmiles=False))
+    return found, ()
+
+
+JOBS: dict[str, Callable[[Sequence[str | None]], Result]] = {"featurise": featurise, "scaffolds": scaffolds}
+
+
+def _parse(text: str | None) -> Any:
+    """The molecule, or `None`; RDKit takes the empty text for a molecule without atoms, which is none here."""
+    from rdkit import Chem
+
+    try:
+        mol = Chem.MolFromSmiles(text) if text else None
+    except (RuntimeError, ValueError):  # a failed check inside RDKit, or text that is no Unicode
+        return None
+    return mol if mol is not None and mol.GetNumAtoms() else None
+
+
+def _reason(text: str | None) -> str:
+    """Why a text is no molecule; `None` stands for a value that was not even text."""
+    from rdkit import Chem
+
+    if text is None:
+        return "it is not text"
+    if not text.strip():
+        return "it is empty"
+    try:
+        mol = Chem.MolFromSmiles(text, sanitize=False)
+        if mol is None or not mol.GetNumAtoms():
+            return "it is not written as SMILES"
+        problems = [" ".join(problem.Message().split()) for problem in Chem.DetectChemistryProblems(mol)]
+    except (RuntimeError, ValueError):
+        problems = []
+    return "; ".join(problems) or "RDKit cannot read it"
+
+
+def _numpy(column: bytearray) -> Array:
+    return np.frombuffer(column, np.uint8).astype(np.int64)
+
+
+def _within(values: Array, misc: int) -> Array:
+    """Categories as they are, and `misc` for what is out of range."""
+    return np.where((values >= 0) & (values < misc), values, misc)
+
+
+def _categories(values: Array, enumeration: Any, names: Sequence[str]) -> Array:
+    """RDKit's values as positions in `names`, the last of which takes all others."""
+    position = {name: place for place, name in enumerate(names)}
+    table = np.full(max(enumeration.values) + 1, len(names) - 1)
+    for value, member in enumeration.values.items():
+        table[value] = position.get(member.name, len(names) - 1)
+    return table[values]
+
+
+def _table(columns: Sequence[Array]) -> Array:
+    return np.stack(columns, axis=1).astype(np.uint8)
+
+
+# ---- here, or in several processes -----------------------------------------------------------------------------------
+
+
+def run(job: str, smiles: Sequence[Any], processes: int | None = None, progress: bool = False) -> Iterator[Result]:
+    """What a job makes of the SMILES, chunk by chunk and in order.
+
+    Args:
+        job: a key of `JOBS`.
+        smiles: texts; anything else reaches the job as `None`.
+        processes: how many; `None` for all cores that this process may use, or one where there is little to do.
+        progress: show a bar on stderr, if that is a terminal and the work takes longer than two seconds.
+    """
+    require_rdkit()
+    if processes is not None and processes < 1:
+        raise UsageError(f"processes must be at least 1, got {processes}")
+    if processes is None:
+        processes = _cores() if len(smiles) > FEW else 1
+    texts = [text if isinstance(text, str) else None for text in smiles]
+    chunks = [texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)]
+    processes = min(processes, len(chunks)) if sys.executable else 1
+    with _bar(len(texts), progress) as advance, _mapper(job, processes) as results_of:
+        for chunk, result in zip(chunks, results_of(chunks), strict=True):
+            advance(len(chunk))
+            yield result
+
+
+def _cores() -> int:
+    """The cores that this process may use, which on a shared machine are not all it has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+Mapper = Callable[[list[list[str | None]]], Iterator[Result]]
+
+
+@contextmanager
+def _mapper(job: str, processes: int) -> Iterator[Mapper]:
+    """A function that does the job for each chunk, in order: here if one process is enough, else in workers."""
+    if processes <= 1:
+        yield lambda chunks: map(JOBS[job], chunks)
+        return
+
+    # A worker gets this process's import path, so that it finds the same packages whatever its own would be.
+    program = "import runpy, sys; file, *sys.path = sys.argv[1:]; runpy.run_path(file, run_name='__main__')"
+    command = [sys.executable, "-c", program, __file__, *sys.path]
+    workers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(processes)]
+    idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
+    for worker in workers:
+        idle.put(worker)
+
+    def in_worker(chunk: list[str | None]) -> Result:
+        worker = idle.get()
+        try:
+            return _ask(worker, job, chunk)
+        finally:
+            idle.put(worker)
+
+    threads = ThreadPoolExecutor(processes)  # each waits for one worker
+    try:
+        yield lambda chunks: threads.map(in_worker, chunks)
+    finally:
+        for worker in workers:
+            worker.kill()
+        threads.shutdown(cancel_futures=True)
+        for worker in workers:
+            worker.communicate()
+
+
+def _ask(worker: subprocess.Popen[bytes], job: str, chunk: list[str | None]) -> Result:
+    """Have a worker do a job: a line of JSON to it; a line of JSON and the bytes of the arrays back."""
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    try:
+        worker.stdin.write(json.dumps([job, chunk]).encode() + b"\n")
+        worker.stdin.flush()
+        info, shapes = json.loads(worker.stdout.readline())
+        arrays = []
+        for dtype, shape in shapes:
+            content = worker.stdout.read(np.dtype(dtype).itemsize * math.prod(shape))
+            arrays.append(np.frombuffer(content, dtype).reshape(shape))
+    except (OSError, ValueError) as error:  # a closed pipe, or half an answer
+        raise MlapError(
+            f"a process that reads SMILES ended before its work was done (exit code {worker.poll()}); "
+            "try again with processes=1"
+        ) from error
+    return info, tuple(arrays)
+
+
+def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
+    """Be a worker until there are no more requests."""
+    for line in requests:
+        job, chunk = json.loads(line)
+        info, arrays = JOBS[job](chunk)
+        answers.write(json.dumps([info, [[part.dtype.str, part.shape] for part in arrays]]).encode() + b"\n")
+        for part in arrays:
+            answers.write(np.ascontiguousarray(part).data)
+        answers.flush()
+
+
+@contextmanager
+def _bar(total: int, show: bool) -> Iterator[Callable[[int], None]]:
+    """A function that moves a progress bar, which appears on a terminal after two seconds."""
+    if not show or not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    bar = Progress(console=Console(stderr=True), transient=True)
+    task = bar.add_task("molecules", total=total)
+    begun = time.monotonic()
+
+    def advance(count: int) -> None:
+        bar.advance(task, count)
+        if time.monotonic() - begun > 2 and not bar.live.is_started:
+            bar.start()
+
+    try:
+        yield advance
+    finally:
+        if bar.live.is_started:
+            bar.stop()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes; the caller's ends this one
+    serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -1,0 +1,224 @@
+"""The paper's tables for any study: results, significance, summary and full, the paper's numbers beside ours.
+
+The verdict on a score takes the difference of the two means in units of its own standard error,
+`z = (ours − paper) / sqrt(ours.standard_error² + paper.standard_error²)`: below 2 in size the scores agree, else ours
+is better or worse. With few seeds our standard error is itself uncertain; with one there is none, and no verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mlap.graphs.task import METRICS
+from mlap.report.published import (
+    SEEDS,
+    PublishedValidation,
+    published_significance,
+    published_test,
+    published_validation,
+)
+from mlap.report.render import EFFECT, NORM, SCORE, SIZES, Column, P, Table
+from mlap.study.compare import Cell, Comparison, best
+from mlap.study.statistics import Summary
+from mlap.training import PAPER, Recipe
+
+_VERDICT = "Verdict: agrees if the means differ by less than 2 standard errors of their difference."
+
+
+def verdict(ours: Summary | None, paper: Summary | None, higher_is_better: bool) -> str | None:
+    """Whether our score `agrees` with the paper's, is `better` or `worse`, or has `too few seeds` to tell."""
+    if ours is None or paper is None:
+        return None
+    if ours.standard_error is None or paper.standard_error is None:
+        return "too few seeds"
+    difference = (ours.mean - paper.mean) * (1 if higher_is_better else -1)
+    if abs(difference) < 2 * math.hypot(ours.standard_error, paper.standard_error) or difference == 0:
+        return "agrees"
+    return "better" if difference > 0 else "worse"
+
+
+def results_table(comparison: Comparison) -> Table:
+    """The selected model of each family (the paper's table 1)."""
+    tests = {row.family: row for row in published_test(comparison.data_name) or ()}
+    validation = _published(comparison)
+    rows = []
+    for family, cell in comparison.selected.items():
+        paper = tests.get(family)
+        judged = verdict(cell.test, paper.test if paper else None, comparison.higher_is_better)
+        rows.append(
+            (
+                *(family, "ours", _aggregator(cell.architecture, family), cell.layers, cell.norm, *cell.others),
+                *(cell.valid.n, cell.valid, cell.test, judged),
+            )
+        )
+        if paper:
+            valid = validation[paper.norm, paper.architecture, paper.layers].valid
+            others = [getattr(Recipe.paper(comparison.data_name), name) for name in comparison.swept]
+            rows.append(
+                (
+                    *(family, "paper", _aggregator(paper.architecture, family), paper.layers, paper.norm, *others),
+                    *(paper.test.n, valid, paper.test, None),
+                )
+            )
+    columns = (
+        *(Column("family", "Family"), Column("source", "From"), Column("aggregator", "Aggregator"), *_WHERE[1:]),
+        *_swept(comparison),
+        *(Column("seeds", "Seeds"), Column("valid", "Validation", SCORE), Column("test", "Test", SCORE)),
+        Column("verdict", "Verdict"),
+    )
+    table = Table("results", f"Selected models on {_scores(comparison)}", columns, tuple(rows), (_VERDICT,))
+    return table if tests else _without(table, "source", "verdict")
+
+
+def significance_table(comparison: Comparison) -> Table:
+    """The reference family against the others (the paper's table 2)."""
+    published = {(row.first, row.second): row for row in published_significance(comparison.data_name) or ()}
+    rows = []
+    for contrast in comparison.contrasts:
+        outcome, paper = contrast.outcome, published.get((contrast.first, contrast.second))
+        ours = (outcome.p_one_sided, outcome.p_two_sided, outcome.r) if outcome else (None, None, None)
+        theirs = (paper.p, paper.p_two_sided, paper.r) if paper else (None, None, None)
+        sizes = (outcome.first, outcome.second) if outcome else None
+        rows.append((f"{contrast.first} vs {contrast.second}", sizes, *ours, *theirs))
+    columns = (
+        *(Column("comparison", "Comparison"), Column("seeds", "Seeds", SIZES)),
+        *(Column("p_one_sided", "p 1-sided", P), Column("p_two_sided", "p 2-sided", P), Column("r", "r", EFFECT)),
+        *(Column("paper_p_one_sided", "Paper p 1-sided", P), Column("paper_p_two_sided", "Paper p 2-sided", P)),
+        Column("paper_r", "Paper r", EFFECT),
+    )
+    notes = ["The effect size r is positive where the first is better; the one-sided p is of the side that r shows."]
+    if published:
+        notes.append("The paper prints one-sided p only; its two-sided ones are recomputed from its r.")
+    caption = f"Mann–Whitney U test of the selected models' test scores on {comparison.data_name}"
+    table = Table("significance", caption, columns, tuple(rows), tuple(notes))
+    return table if published else _without(table, "paper_p_one_sided", "paper_p_two_sided", "paper_r")
+
+
+def summary_table(comparison: Comparison) -> Table:
+    """The best depth of each architecture, with and without normalisation (the paper's table of appendix A)."""
+    better = comparison.higher_is_better
+    groups, published = _grouped(comparison.cells), _grouped(tuple(_published(comparison).values()))
+    bests = {group: best(cells, better) for group, cells in groups.items()}
+    top = _best_of_norm(comparison)
+    rows = []
+    for (norm, architecture), cell in bests.items():
+        paper = best(published[norm, architecture], better) if (norm, architecture) in published else None
+        theirs = (paper.layers, paper.valid) if paper else (None, None)
+        judged = verdict(cell.valid, paper.valid if paper else None, better)
+        mark = "*" if cell is top[norm] else ""
+        rows.append((architecture, cell.layers, norm, *cell.others, cell.valid.n, cell.valid, *theirs, judged, mark))
+    columns = (
+        *(*_WHERE, *_swept(comparison), Column("seeds", "Seeds"), Column("valid", "Validation", SCORE)),
+        *(Column("paper_layers", "Paper L"), Column("paper_valid", "Paper validation", SCORE)),
+        *(Column("verdict", "Verdict"), Column("best", "Best")),
+    )
+    notes = (_VERDICT, "Best: * is the best with its normalisation.")
+    table = Table("summary", f"Best depth of each architecture on {_scores(comparison)}", columns, tuple(rows), notes)
+    return _beside_paper(table, bool(published))
+
+
+def full_table(comparison: Comparison) -> Table:
+    """Every architecture, normalisation and depth (the paper's full tables of appendix A)."""
+    better = comparison.higher_is_better
+    published = _published(comparison)
+    bests = {group: best(cells, better) for group, cells in _grouped(comparison.cells).items()}
+    top = _best_of_norm(comparison)
+    rows = []
+    for cell in comparison.cells:
+        paper = published.get((cell.norm, cell.architecture, cell.layers))
+        theirs = paper.valid if paper else None
+        mark = "**" if cell is top[cell.norm] else "*" if cell is bests[cell.norm, cell.architecture] else ""
+        judged = verdict(cell.valid, theirs, better)
+        rows.append(
+            (
+                *(cell.architecture, cell.layers, cell.norm, *cell.others),
+                *(cell.valid.n, cell.valid, theirs, judged, mark),
+            )
+        )
+    columns = (
+        *(*_WHERE, *_swept(comparison), Column("seeds", "Seeds"), Column("valid", "Validation", SCORE)),
+        *(Column("paper_valid", "Paper validation", SCORE), Column("verdict", "Verdict"), Column("best", "Best")),
+    )
+    notes = (_VERDICT, "Best: * is the best of its architecture and normalisation, ** of its normalisation.")
+    table = Table("full", f"Validation scores on {_scores(comparison)}", columns, tuple(rows), notes)
+    return _beside_paper(table, bool(published))
+
+
+#: name → the function that makes the table
+TABLES: dict[str, Callable[[Comparison], Table]] = {
+    "results": results_table,
+    "significance": significance_table,
+    "summary": summary_table,
+    "full": full_table,
+}
+
+
+def paper_warnings(comparison: Comparison) -> list[str]:
+    """Where a study on one of the paper's data sets does not follow the paper's protocol."""
+    if comparison.data_name not in PAPER:
+        return []
+    paper = Recipe.paper(comparison.data_name).as_dict()
+    differing = [
+        f"{name} {', '.join(map(str, values))} (paper {paper[name]})"
+        for name, values in comparison.settings.items()
+        if name not in ("architecture", "norm", "layers") and values != (paper[name],)
+    ]
+    if not differing:
+        return []
+    return [f"the paper's numbers were made with another recipe; here it is {'; '.join(differing)}"]
+
+
+_WHERE = (Column("architecture", "Architecture"), Column("layers", "L"), Column("norm", "GN", NORM))
+
+
+def _published(comparison: Comparison) -> dict[tuple[str, str, int], PublishedValidation]:
+    cells = published_validation(comparison.data_name) or ()
+    return {(cell.norm, cell.architecture, cell.layers): cell for cell in cells}
+
+
+def _grouped(cells: Sequence[Any]) -> dict[tuple[str, str], list[Any]]:
+    groups: dict[tuple[str, str], list[Any]] = {}
+    for cell in cells:
+        groups.setdefault((cell.norm, cell.architecture), []).append(cell)
+    return groups
+
+
+def _best_of_norm(comparison: Comparison) -> Mapping[str, Cell]:
+    norms = dict.fromkeys(cell.norm for cell in comparison.cells)
+    return {
+        norm: best((cell for cell in comparison.cells if cell.norm == norm), comparison.higher_is_better)
+        for norm in norms
+    }
+
+
+def _aggregator(architecture: str, family: str) -> str | None:
+    return architecture.removeprefix(family).removeprefix("-") or None
+
+
+def _swept(comparison: Comparison) -> tuple[Column, ...]:
+    return tuple(Column(name, name) for name in comparison.swept)
+
+
+def _scores(comparison: Comparison) -> str:
+    metric = METRICS[comparison.metric].label if comparison.metric in METRICS else comparison.metric
+    direction = "higher" if comparison.higher_is_better else "lower"
+    paper = f"; paper: {SEEDS[comparison.data_name]} seeds" if comparison.data_name in SEEDS else ""
+    return f"{comparison.data_name} ({metric}, {direction} is better; mean ± standard error over seeds{paper})"
+
+
+def _beside_paper(table: Table, has_paper: bool) -> Table:
+    return table if has_paper else _without(table, "paper_layers", "paper_valid", "verdict")
+
+
+def _without(table: Table, *keys: str) -> Table:
+    """The table without the columns, and the notes, that need the paper's numbers."""
+    kept = [index for index, column in enumerate(table.columns) if column.key not in keys]
+    return Table(
+        table.name,
+        table.caption,
+        tuple(table.columns[index] for index in kept),
+        tuple(tuple(row[index] for index in kept) for row in table.rows),
+        tuple(note for note in table.notes if note != _VERDICT),
+    )

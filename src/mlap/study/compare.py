@@ -1,0 +1,311 @@
+"""Comparing the runs of a study as the paper does: select per family on validation, test on the seeds' test scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from mlap.errors import DataError, UsageError, unknown
+from mlap.nn import ARCHITECTURES, NORMS
+from mlap.study.statistics import MannWhitney, Summary, mann_whitney, smallest_p, summarise
+from mlap.study.store import RunRecord
+
+#: the paper's families; an architecture belongs to the one that its name begins with, any other is its own family
+FAMILIES = ("naive", "jk", "mlap")
+#: the family that the others are compared with
+REFERENCE = "mlap"
+#: With fewer seeds on a side a comparison comes with a warning.
+ENOUGH_SEEDS = 8
+
+#: the recipe fields that always tell cells apart; the seed never does
+_CELL = ("norm", "architecture", "layers")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All finished runs that differ in nothing but their seed.
+
+    Args:
+        architecture: how levels become one vector per graph.
+        norm: the normalisation.
+        layers: the depth.
+        others: the values of the other recipe fields that the study sweeps; see `Comparison.swept`.
+        seeds: the seeds of the runs.
+        valid_scores: their validation scores.
+        test_scores: the test scores of those that have one.
+    """
+
+    architecture: str
+    norm: str
+    layers: int
+    others: tuple[Any, ...]
+    seeds: tuple[int, ...]
+    valid_scores: tuple[float, ...]
+    test_scores: tuple[float, ...]
+
+    @property
+    def valid(self) -> Summary:
+        """Mean and standard error of the validation scores."""
+        return summarise(self.valid_scores)
+
+    @property
+    def test(self) -> Summary | None:
+        """Mean and standard error of the test scores, if there are any."""
+        return summarise(self.test_scores) if self.test_scores else None
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The selected cells of two families, compared by the test scores of their seeds.
+
+    Args:
+        first: the reference family.
+        second: the other one.
+        outcome: of the Mann–Whitney U test; `None` if one of the cells has no test scores.
+    """
+
+    first: str
+    second: str
+    outcome: MannWhitney | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A study on one data set, compared.
+
+    Args:
+        data_name: the data set's name.
+        metric: how scores are measured.
+        higher_is_better: whether a higher score is a better one.
+        settings: recipe field → the values it has in the study, in order; without the seed.
+        cells: one for each combination of swept fields that has a finished run.
+        selected: family → its cell with the best mean validation score.
+        contrasts: the reference family against each other one.
+        warnings: what a reader should know before concluding anything.
+    """
+
+    data_name: str
+    metric: str
+    higher_is_better: bool
+    settings: Mapping[str, tuple[Any, ...]]
+    cells: tuple[Cell, ...]
+    selected: Mapping[str, Cell]
+    contrasts: tuple[Contrast, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        """The recipe fields with more than one value, apart from norm, architecture, depth and seed."""
+        return _swept(self.settings)
+
+
+class Scored(Protocol):
+    """What can be selected: a cell of a study, or of the paper."""
+
+    @property
+    def layers(self) -> int: ...
+
+    @property
+    def valid(self) -> Summary: ...
+
+
+AnyScored = TypeVar("AnyScored", bound=Scored)
+
+
+def family_of(architecture: str, families: Mapping[str, str] | None = None) -> str:
+    """The family of an architecture, unless `families` (architecture → family) says otherwise.
+
+    >>> family_of("mlap-sum"), family_of("naive"), family_of("my-own")
+    ('mlap', 'naive', 'my-own')
+    """
+    if families and architecture in families:
+        return families[architecture]
+    prefix = architecture.partition("-")[0]
+    return prefix if prefix in FAMILIES else architecture
+
+
+def best(cells: Iterable[AnyScored], higher_is_better: bool) -> AnyScored:
+    """The cell with the best mean validation score; of equal ones the shallowest, then the first."""
+    sign = -1 if higher_is_better else 1
+    return min(cells, key=lambda cell: (sign * cell.valid.mean, cell.layers))
+
+
+def runs_on(records: Iterable[RunRecord], data: str | None = None) -> list[RunRecord]:
+    """The runs on one data set: the only one, or the one whose name or beginning of fingerprint is `data`."""
+    runs = list(records)
+    if not runs:
+        raise DataError("the study has no runs yet; `mlap sweep` adds some")
+    names = sorted({run.data_name for run in runs})
+    if data is not None:
+        chosen = [run for run in runs if data == run.data_name or (data and run.fingerprint.startswith(data))]
+        if not chosen:
+            raise unknown("data set in the study", data, names)
+        runs = chosen
+    elif len(names) > 1:
+        raise UsageError(f"the study has runs on {', '.join(names)}; compare one at a time with --data NAME")
+    prints = list(dict.fromkeys(run.fingerprint for run in runs))
+    if len(prints) > 1:
+        short = ", ".join(print[:12] for print in prints)
+        raise UsageError(
+            f"the study has runs on {len(prints)} different data sets called {runs[0].data_name} "
+            f"(fingerprints {short}); choose one with --data FINGERPRINT"
+        )
+    return runs
+
+
+def compare(
+    records: Iterable[RunRecord],
+    *,
+    data: str | None = None,
+    reference: str | None = None,
+    families: Mapping[str, str] | None = None,
+) -> Comparison:
+    """Compare the runs of a study on one data set.
+
+    Depth, architecture, normalisation and whatever else the study sweeps are selected per family by the mean
+    validation score over seeds. Test scores decide nothing; they are only reported and compared.
+
+    Args:
+        records: the runs, as `Study.runs` gives them.
+        data: which data set, if there are several; see `runs_on`.
+        reference: the family to compare the others with; `mlap` unless given.
+        families: architecture → family, where it is not the one of `family_of`.
+    """
+    runs = runs_on(records, data)
+    for architecture in families or ():
+        if architecture not in (known := sorted({run.architecture for run in runs})):
+            raise unknown("architecture in the study", architecture, known)
+    settings = _settings(runs)
+    cells = _cells(runs, settings)
+    if not cells:
+        raise DataError(f"none of the {len(runs)} runs on {runs[0].data_name} has a validation score: {_states(runs)}")
+
+    higher_is_better = runs[0].higher_is_better
+    by_family: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_family.setdefault(family_of(cell.architecture, families), []).append(cell)
+    order = sorted(by_family, key=_place(FAMILIES))
+    selected = {family: best(by_family[family], higher_is_better) for family in order}
+    if reference is not None and reference not in selected:
+        raise unknown("family", reference, selected)
+    first = REFERENCE if reference is None else reference
+    others = [family for family in selected if family != first] if first in selected else []
+    contrasts = tuple(_contrast(first, second, selected, higher_is_better) for second in others)
+    warnings = [*_run_warnings(runs, cells, settings), *_seed_warnings(cells, selected)]
+    warnings += [_too_few(contrast) for contrast in contrasts if _too_few(contrast)]
+    if not contrasts:
+        have = ", ".join(selected)
+        warnings.append(f"nothing to compare {first} with: the study has runs of {have} only; see --reference")
+    return Comparison(
+        runs[0].data_name, runs[0].metric, higher_is_better, settings, cells, selected, contrasts, tuple(warnings)
+    )
+
+
+def _settings(runs: Sequence[RunRecord]) -> dict[str, tuple[Any, ...]]:
+    recipes = [run.recipe.as_dict() for run in runs]
+    return {
+        name: tuple(sorted({recipe[name] for recipe in recipes}, key=_place(_ORDERS.get(name, ()))))
+        for name in recipes[0]
+        if name != "seed"
+    }
+
+
+_ORDERS: dict[str, Sequence[str]] = {"architecture": ARCHITECTURES, "norm": tuple(NORMS)}
+
+
+def _place(order: Sequence[str]) -> Callable[[Any], tuple[int, Any]]:
+    """A sort key: known names in their order, then all others in theirs."""
+    return lambda value: (order.index(value) if value in order else len(order), value)
+
+
+def _swept(settings: Mapping[str, tuple[Any, ...]]) -> tuple[str, ...]:
+    return tuple(name for name, values in settings.items() if len(values) > 1 and name not in _CELL)
+
+
+def _usable(score: float | None) -> bool:
+    return score is not None and math.isfinite(score)
+
+
+def _cells(runs: Sequence[RunRecord], settings: Mapping[str, tuple[Any, ...]]) -> tuple[Cell, ...]:
+    """The cells in the order of the settings' values."""
+    fields = (*_CELL, *_swept(settings))
+    groups: dict[tuple[int, ...], list[RunRecord]] = {}
+    for run in runs:
+        if run.status == "done" and _usable(run.valid_score):
+            key = tuple(settings[name].index(getattr(run.recipe, name)) for name in fields)
+            groups.setdefault(key, []).append(run)
+    return tuple(_cell(sorted(groups[key], key=lambda run: run.seed), fields[len(_CELL) :]) for key in sorted(groups))
+
+
+def _cell(runs: Sequence[RunRecord], swept: Sequence[str]) -> Cell:
+    recipe = runs[0].recipe
+    return Cell(
+        recipe.architecture,
+        recipe.norm,
+        recipe.layers,
+        tuple(getattr(recipe, name) for name in swept),
+        tuple(run.seed for run in runs),
+        tuple(run.valid_score for run in runs if run.valid_score is not None),
+        tuple(run.test_score for run in runs if run.test_score is not None and math.isfinite(run.test_score)),
+    )
+
+
+def _contrast(first: str, second: str, selected: Mapping[str, Cell], higher_is_better: bool) -> Contrast:
+    a, b = selected[first].test_scores, selected[second].test_scores
+    return Contrast(first, second, mann_whitney(a, b, higher_is_better=higher_is_better) if a and b else None)
+
+
+def _states(runs: Sequence[RunRecord]) -> str:
+    counts = {
+        "failed": sum(run.status == "failed" for run in runs),
+        "not finished": sum(run.status in ("planned", "running") for run in runs),
+        "done with a score that is not a number": sum(
+            run.status == "done" and not _usable(run.valid_score) for run in runs
+        ),
+    }
+    return ", ".join(f"{number} {state}" for state, number in counts.items() if number)
+
+
+def _run_warnings(
+    runs: Sequence[RunRecord], cells: Sequence[Cell], settings: Mapping[str, tuple[Any, ...]]
+) -> list[str]:
+    warnings = []
+    if states := _states(runs):
+        warnings.append(f"of {len(runs)} runs, {states}: they are left out")
+    untested = sum(len(cell.seeds) - len(cell.test_scores) for cell in cells)
+    if untested:
+        warnings.append(f"{untested} finished runs have no test score: they count for validation only")
+    grid = math.prod(len(settings[name]) for name in _CELL)
+    missing = grid - len({(cell.norm, cell.architecture, cell.layers) for cell in cells})
+    if missing:
+        warnings.append(
+            f"{missing} of {grid} combinations of normalisation, architecture and depth have no finished run: "
+            "families are not selected from equal choices"
+        )
+    return warnings
+
+
+def _seed_warnings(cells: Sequence[Cell], selected: Mapping[str, Cell]) -> list[str]:
+    sizes = [len(cell.seeds) for cell in cells]
+    if len({cell.seeds for cell in cells}) == 1:
+        return []
+    if min(sizes) == max(sizes):
+        return [f"cells have {sizes[0]} seeds each, but not the same ones"]
+    short = [f"{family} ({len(cell.seeds)})" for family, cell in selected.items() if len(cell.seeds) < max(sizes)]
+    also = f"; selected with fewer than {max(sizes)}: {', '.join(short)}" if short else ""
+    return [f"cells have unequal seeds, {min(sizes)} to {max(sizes)}: a mean over few is easily lucky{also}"]
+
+
+def _too_few(contrast: Contrast) -> str:
+    name, outcome = f"{contrast.first} vs {contrast.second}", contrast.outcome
+    if outcome is None:
+        return f"{name}: no test, because a selected model has no test scores"
+    if min(outcome.first, outcome.second) >= ENOUGH_SEEDS:
+        return ""
+    p = smallest_p(outcome.first, outcome.second)
+    return (
+        f"{name}: {outcome.first} and {outcome.second} seeds are too few to conclude; the smallest p that they "
+        f"can reach is {p:.2g} one-sided, {min(1, 2 * p):.2g} two-sided"
+    )

@@ -1,0 +1,251 @@
+"""The driver of a sweep: plans the runs, hands them to an engine, and writes what comes back into the study."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlap.errors import UsageError
+from mlap.graphs import GraphSet
+from mlap.graphs.sources import load_graphs
+from mlap.study import lock
+from mlap.study.engine import Died, Done, Engine, EpochDone, Event, Failed, Job
+from mlap.study.local_engine import LocalEngine
+from mlap.study.plan import Plan
+from mlap.study.store import RunRecord, Study, run_hash
+from mlap.training import Recipe
+from mlap.training.run import LAST
+
+#: how often a run may lose its worker before it counts as failed: what kills workers is often memory, and stays
+MOST_DEATHS = 3
+
+
+@dataclass(frozen=True)
+class Started:
+    """A run was handed to the engine."""
+
+    hash: str
+    recipe: Recipe
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Where a plan stands in a study.
+
+    Args:
+        plan: the plan.
+        graphs: its data.
+        records: the runs of the study on these data.
+        pending: what is to be run now.
+        done: how many runs of the plan are done.
+        failed: how many have failed and are not to be run now.
+    """
+
+    plan: Plan
+    graphs: GraphSet
+    records: list[RunRecord]
+    pending: list[Recipe]
+    done: int
+    failed: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a sweep ended.
+
+    Args:
+        total: the runs of the plan.
+        done: those that are done, of this sweep or before.
+        ran: those that this sweep finished.
+        failures: those that have failed, of this sweep or before.
+        seconds: how long the sweep took.
+    """
+
+    total: int
+    done: int
+    ran: int
+    failures: list[RunRecord]
+    seconds: float
+
+
+def look(plan: Plan, graphs: GraphSet, study: str | Path, *, retry_failed: bool = False) -> Outlook:
+    """Where a plan stands in a study, which need not exist; nothing is written."""
+    _check(graphs)
+    records: list[RunRecord] = []
+    if Path(study).exists():
+        with Study.open(study) as opened:
+            records = [record for record in opened.runs() if record.fingerprint == graphs.fingerprint]
+    return _outlook(plan, graphs, records, retry_failed)
+
+
+def _outlook(plan: Plan, graphs: GraphSet, records: list[RunRecord], retry_failed: bool) -> Outlook:
+    recipes = plan.recipes()
+    status = {record.hash: record.status for record in records}
+    stands = [status.get(run_hash(recipe, graphs.fingerprint), "planned") for recipe in recipes]
+    over = ("done",) if retry_failed else ("done", "failed")
+    return Outlook(
+        plan=plan,
+        graphs=graphs,
+        records=records,
+        pending=[recipe for recipe, stand in zip(recipes, stands, strict=True) if stand not in over],
+        done=stands.count("done"),
+        failed=0 if retry_failed else stands.count("failed"),
+    )
+
+
+def sweep(
+    plan: Plan,
+    source: str,
+    study: str | Path,
+    *,
+    engine: Engine | None = None,
+    graphs: GraphSet | None = None,
+    data_root: str | Path | None = None,
+    device: str = "cpu",
+    retry_failed: bool = False,
+    keep_models: bool = False,
+    wait: bool = False,
+    on_wait: Callable[[str], None] | None = None,
+    on_outlook: Callable[[Outlook], None] | None = None,
+    on_event: Callable[[Started | Event], None] | None = None,
+) -> Outcome:
+    """Run what a study does not have yet of a plan.
+
+    It may be stopped at any moment and by any means: called again, it goes on after the last finished epoch of each
+    run, and ends with the same numbers as if it had never been stopped. A run that fails is recorded and stops no
+    other.
+
+    Args:
+        plan: what to run.
+        source: the data, as `mlap.graphs.sources.load_graphs` takes it.
+        study: the study file; made if there is none. Unfinished runs live in the folder `STUDY.runs` beside it.
+        engine: where to run; processes on this machine, one per core, unless given. It is closed at the end.
+        graphs: the loaded data, if the caller has them already.
+        data_root: where data sets lie.
+        device: the torch device of every run.
+        retry_failed: run those again that failed before.
+        keep_models: keep the run directories (without what only resuming needs), for `mlap probe` and `mlap explain`.
+        wait: wait for another sweep on this study to end, rather than raise.
+        on_wait: called before waiting, with who is waited for.
+        on_outlook: called before the first run, with where the plan stands.
+        on_event: called with everything that happens to a run.
+    """
+    began = time.perf_counter()
+    path = Path(study)
+    root = None if data_root is None else str(data_root)
+    if graphs is None:
+        graphs = load_graphs(source, root=root)
+    _check(graphs)
+    with lock.hold(path, wait=wait, on_wait=on_wait), Study.create(path) as opened:
+        recipes = {run_hash(recipe, graphs.fingerprint): recipe for recipe in plan.recipes()}
+        opened.plan(plan.name, plan.axes, recipes.values(), graphs, source)
+        opened.reset()
+        records = [record for record in opened.runs() if record.fingerprint == graphs.fingerprint]
+        outlook = _outlook(plan, graphs, records, retry_failed)
+        workplace = Workplace(path, keep_models)
+        workplace.tidy_all(record.hash for record in records if record.status == "done")
+        if on_outlook is not None:
+            on_outlook(outlook)
+        hashes = [run_hash(recipe, graphs.fingerprint) for recipe in outlook.pending]
+        if hashes:
+            jobs = [
+                Job(hash, recipes[hash].as_dict(), source, root, graphs.fingerprint, str(workplace / hash), device)
+                for hash in hashes
+            ]
+            _drive(jobs, engine or LocalEngine(), opened, workplace, on_event or (lambda event: None))
+        mine = [record for record in opened.runs() if record.hash in recipes]
+        workplace.close()
+    return Outcome(
+        total=len(mine),
+        done=sum(record.status == "done" for record in mine),
+        ran=sum(record.status == "done" for record in mine) - outlook.done,
+        failures=[record for record in mine if record.status == "failed"],
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _check(graphs: GraphSet) -> None:
+    if graphs.task is None:
+        raise UsageError(f"{graphs.name} has no labels to train on")
+    for split in ("train", "valid"):
+        graphs.split(split)
+
+
+def _drive(
+    jobs: list[Job], engine: Engine, study: Study, workplace: Workplace, on_event: Callable[[Started | Event], None]
+) -> None:
+    """Run jobs to their end; whatever ends this early leaves them to be run another time."""
+    waiting = deque(jobs)
+    running: dict[str, Job] = {}
+    deaths: Counter[str] = Counter()
+    try:
+        while waiting or running:
+            while waiting and len(running) < engine.capacity:
+                job = waiting.popleft()
+                study.start(job.hash)
+                running[job.hash] = job
+                engine.submit(job)
+                on_event(Started(job.hash, Recipe.of(job.recipe)))
+            for event in engine.events(timeout=1.0):
+                if isinstance(event, EpochDone):
+                    on_event(event)
+                    continue
+                if isinstance(event, Done):
+                    study.finish(event)
+                    workplace.tidy(event.hash)
+                elif isinstance(event, Died):
+                    deaths[event.hash] += 1
+                    if deaths[event.hash] < MOST_DEATHS:
+                        waiting.appendleft(running[event.hash])
+                    else:
+                        event = Failed(event.hash, f"{event.reason}, {MOST_DEATHS} times", "", platform.node())
+                if isinstance(event, Failed):
+                    study.fail(event)
+                del running[event.hash]
+                on_event(event)
+    finally:
+        engine.close()
+        study.reset()
+
+
+class Workplace:
+    """The folder of the run directories beside a study, `STUDY.runs`.
+
+    Args:
+        study: the study file.
+        keep_models: whether the directory of a finished run stays, without what only resuming needs.
+    """
+
+    def __init__(self, study: Path, keep_models: bool) -> None:
+        # Absolute: a worker may have another current folder.
+        self.path = study.absolute().with_name(f"{study.name}.runs")
+        self._keep_models = keep_models
+
+    def __truediv__(self, hash: str) -> Path:
+        return self.path / hash
+
+    def tidy(self, hash: str) -> None:
+        """Clear up after a run that is done."""
+        if not self._keep_models:
+            shutil.rmtree(self.path / hash, ignore_errors=True)
+            return
+        (self.path / hash / LAST).unlink(missing_ok=True)
+        for left in self.path.glob(f"{hash}/.*"):  # half-written files of a worker that was killed
+            left.unlink(missing_ok=True)
+
+    def tidy_all(self, done: Iterable[str]) -> None:
+        """Clear up after runs that were done just before an earlier driver was killed."""
+        for hash in done:
+            if (self.path / hash / LAST).exists():
+                self.tidy(hash)
+
+    def close(self) -> None:
+        """Remove the folder if nothing is left in it."""
+        with suppress(OSError):
+            self.path.rmdir()

@@ -1,0 +1,340 @@
+"""A study: many runs in one SQLite file.
+
+A run is identified by a hash of its recipe and its data, so a study is a set: what is in it need not be run again.
+Anyone may read a study at any time, also while a sweep goes on; only the driver of a sweep writes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from mlap.errors import DataError, MlapError, UsageError
+from mlap.graphs import GraphSet
+from mlap.study import schema
+from mlap.study.engine import Done, Failed
+from mlap.training import Epoch, Recipe
+
+#: the fields that every hash covers; a field that recipes gained later counts only where it is not at its default, so
+#: that the hashes of older runs stay what they are
+_FOUNDING_FIELDS = frozenset(
+    (
+        *("architecture", "layers", "width", "backbone", "norm", "residual", "dropout"),
+        *("epochs", "batch_size", "lr", "lr_decay", "lr_decay_every", "weight_decay", "seed"),
+    )
+)
+_DEFAULTS = Recipe().as_dict()
+
+
+def run_hash(recipe: Recipe, fingerprint: str) -> str:
+    """The identity of a run: the same recipe on the same data is the same run."""
+    fields = {
+        name: value for name, value in recipe.as_dict().items() if name in _FOUNDING_FIELDS or value != _DEFAULTS[name]
+    }
+    text = json.dumps({"recipe": fields, "data": fingerprint}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run of a study.
+
+    Args:
+        hash: its identity; see `run_hash`.
+        recipe: how the network is trained.
+        data_name: the name of the data set.
+        fingerprint: the identity of the data.
+        source: how the data were named by the user.
+        metric: how scores are measured.
+        higher_is_better: whether a higher score is a better one.
+        status: `planned`, `running`, `done` or `failed`.
+        best_epoch: the first epoch with the best validation score; this and the following are `None` until done.
+        valid_score: the validation score there.
+        test_score: the test score there; also `None` if the set has no test split.
+        num_parameters: of the network.
+        epochs: how many epochs were trained.
+        seconds: the time that training took, without interruptions.
+        error: of a failed run, one line.
+        traceback: of a failed run, where the error came from.
+        started: when it was last started (ISO 8601, UTC).
+        finished: when it was done or failed.
+        host: the machine it ran on.
+        device: the torch device.
+        versions: of the packages that matter.
+    """
+
+    hash: str
+    recipe: Recipe
+    data_name: str
+    fingerprint: str
+    source: str
+    metric: str
+    higher_is_better: bool
+    status: str
+    best_epoch: int | None = None
+    valid_score: float | None = None
+    test_score: float | None = None
+    num_parameters: int | None = None
+    epochs: int | None = None
+    seconds: float | None = None
+    error: str | None = None
+    traceback: str | None = None
+    started: str | None = None
+    finished: str | None = None
+    host: str | None = None
+    device: str | None = None
+    versions: dict[str, str] | None = None
+
+    @property
+    def architecture(self) -> str:
+        """How levels become one vector per graph."""
+        return self.recipe.architecture
+
+    @property
+    def layers(self) -> int:
+        """The depth."""
+        return self.recipe.layers
+
+    @property
+    def norm(self) -> str:
+        """The normalisation; `graph` is GraphNorm, `none` is none."""
+        return self.recipe.norm
+
+    @property
+    def seed(self) -> int:
+        """The seed."""
+        return self.recipe.seed
+
+
+@dataclass(frozen=True)
+class PlanRecord:
+    """What a sweep was asked for.
+
+    Args:
+        name: `paper`, `quick`, the name of a file, or `grid`.
+        axes: recipe field → its values.
+        fingerprint: the identity of the data.
+        started: when (ISO 8601, UTC).
+    """
+
+    name: str
+    axes: dict[str, list[Any]]
+    fingerprint: str
+    started: str
+
+
+_COLUMNS = tuple(
+    field.name
+    for field in dataclasses.fields(RunRecord)
+    if field.name not in ("data_name", "source", "metric", "higher_is_better")
+)
+_RESULT = ("best_epoch", "valid_score", "test_score", "num_parameters", "epochs")
+_EPOCH = tuple(field.name for field in dataclasses.fields(Epoch))
+
+
+class Study:
+    """An open study; a context manager that closes it.
+
+    Example:
+        >>> with Study.open("study.db") as study:  # doctest: +SKIP
+        ...     scores = [run.test_score for run in study.runs() if run.status == "done"]
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+
+    @classmethod
+    def open(cls, path: str | Path) -> Study:
+        """Open a study to read it."""
+        path = Path(path)
+        if not path.is_file():
+            raise UsageError(f"there is no study {path}; `mlap sweep … --study {path}` makes one")
+        return cls._connect(path, write=False)
+
+    @classmethod
+    def create(cls, path: str | Path) -> Study:
+        """Open a study to write to it; make it if there is none. The caller holds its lock (`mlap.study.lock`)."""
+        path = Path(path)
+        if path.is_dir():
+            raise UsageError(f"a study is a file, but {path} is a folder; name a file, e.g. {path / 'study.db'}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot make the folder {path.parent} for the study: {error.strerror}") from error
+        return cls._connect(path, write=True)
+
+    @classmethod
+    def _connect(cls, path: Path, write: bool) -> Study:
+        try:
+            # A reader waits while the driver finishes a transaction; nobody ever waits long.
+            connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+        except sqlite3.Error as error:
+            raise DataError(f"{path} cannot be opened: {error}") from error
+        try:
+            version = schema.version_of(connection, path)
+            if version == 0 and not write:
+                raise DataError(f"{path} is empty: no sweep has written to it yet")
+            if write:
+                connection.execute("PRAGMA journal_mode = WAL")
+                # Power may fail: a working directory is removed only after its result is really on disk.
+                connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            if version < schema.VERSION:
+                schema.migrate(connection, path)
+            if not write:
+                connection.execute("PRAGMA query_only = ON")
+        except sqlite3.Error as error:
+            connection.close()
+            raise DataError(f"{path} cannot be opened: {error}") from error
+        except BaseException:
+            connection.close()
+            raise
+        return cls(path, connection)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Study:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # ---- reading ---------------------------------------------------------------------------------------------
+
+    def runs(self) -> list[RunRecord]:
+        """All runs, in the order in which they were planned."""
+        columns = ", ".join(f"runs.{column}" for column in _COLUMNS)
+        rows = self._read(
+            f"SELECT {columns}, data.name AS data_name, source, metric, higher_is_better "
+            "FROM runs JOIN data USING (fingerprint) ORDER BY runs.rowid"
+        )
+        return [_record(row) for row in rows]
+
+    def history(self, hash: str) -> list[Epoch]:
+        """The epochs of a finished run."""
+        rows = self._read(f"SELECT {', '.join(_EPOCH)} FROM epochs WHERE hash = ? ORDER BY epoch", (hash,))
+        return [Epoch(**{name: _number(value) for name, value in row.items()}) for row in rows]
+
+    def plans(self) -> list[PlanRecord]:
+        """What the sweeps on this study were asked for, the first one first."""
+        rows = self._read("SELECT name, axes, fingerprint, started FROM plans ORDER BY id")
+        return [PlanRecord(**{**row, "axes": json.loads(row["axes"])}) for row in rows]
+
+    def _read(self, query: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        try:
+            cursor = self._connection.execute(query, values)
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+        except sqlite3.Error as error:
+            raise DataError(f"{self.path} cannot be read: {error}") from error
+
+    # ---- writing: the driver of a sweep only -----------------------------------------------------------------
+
+    def plan(
+        self, name: str, axes: Mapping[str, Sequence[Any]], recipes: Iterable[Recipe], graphs: GraphSet, source: str
+    ) -> None:
+        """Note what is asked for; runs that are not in the study yet become planned ones."""
+        assert graphs.task is not None
+        data = (graphs.fingerprint, graphs.name, source, graphs.task.metric, graphs.task.higher_is_better)
+        runs = [
+            (run_hash(recipe, graphs.fingerprint), graphs.fingerprint, json.dumps(recipe.as_dict()))
+            for recipe in recipes
+        ]
+        with self._transaction() as execute:
+            execute("INSERT OR IGNORE INTO data VALUES (?, ?, ?, ?, ?)", data)
+            for run in runs:
+                execute(
+                    "INSERT OR IGNORE INTO runs (hash, fingerprint, recipe, status) VALUES (?, ?, ?, 'planned')", run
+                )
+            execute(
+                "INSERT INTO plans (name, axes, fingerprint, started) VALUES (?, ?, ?, ?)",
+                (name, json.dumps(axes), graphs.fingerprint, _now()),
+            )
+
+    def reset(self) -> None:
+        """No run is running: what an interrupted sweep left so is planned again."""
+        with self._transaction() as execute:
+            execute("UPDATE runs SET status = 'planned' WHERE status = 'running'")
+
+    def start(self, hash: str) -> None:
+        """A run starts, or goes on."""
+        with self._transaction() as execute:
+            execute(
+                "UPDATE runs SET status = 'running', error = NULL, traceback = NULL, finished = NULL, started = ? "
+                "WHERE hash = ?",
+                (_now(), hash),
+            )
+
+    def finish(self, done: Done) -> None:
+        """A run is done: its scores and its epochs, in one step."""
+        values = {column: done.result[column] for column in _RESULT} | {
+            "seconds": sum(epoch["seconds"] for epoch in done.history),
+            "finished": _now(),
+            "host": done.host,
+            "device": done.device,
+            "versions": json.dumps(done.versions),
+        }
+        with self._transaction() as execute:
+            execute(
+                f"UPDATE runs SET status = 'done', {', '.join(f'{column} = ?' for column in values)} WHERE hash = ?",
+                (*values.values(), done.hash),
+            )
+            for epoch in done.history:
+                execute(
+                    f"INSERT OR REPLACE INTO epochs (hash, {', '.join(_EPOCH)}) VALUES (?{', ?' * len(_EPOCH)})",
+                    (done.hash, *(epoch[column] for column in _EPOCH)),
+                )
+
+    def fail(self, failed: Failed) -> None:
+        """A run failed."""
+        with self._transaction() as execute:
+            execute(
+                "UPDATE runs SET status = 'failed', error = ?, traceback = ?, host = ?, finished = ? WHERE hash = ?",
+                (failed.error, failed.traceback, failed.host, _now(), failed.hash),
+            )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield self._connection.execute
+            self._connection.execute("COMMIT")
+        except BaseException as error:
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise MlapError(f"{self.path} cannot be written: {error}") from error
+            raise
+
+
+def _record(row: dict[str, Any]) -> RunRecord:
+    versions = row.pop("versions")
+    return RunRecord(
+        **{
+            **row,
+            "recipe": Recipe.of(json.loads(row["recipe"])),
+            "higher_is_better": bool(row["higher_is_better"]),
+            "versions": None if versions is None else json.loads(versions),
+        }
+    )
+
+
+def _number(value: Any) -> Any:
+    """A number of an epoch; SQLite has no NaN and keeps one as NULL."""
+    return float("nan") if value is None else value
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

@@ -1,0 +1,78 @@
+"""What a worker does with a job, whatever engine it belongs to."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import shutil
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from mlap.errors import DataError, MlapError
+from mlap.graphs import GraphSet
+from mlap.graphs.sources import load_graphs
+from mlap.study.engine import Done, EpochDone, Failed, Job
+from mlap.training import Epoch, Recipe, train
+from mlap.training.run import LAST, first_line, read_checkpoint, read_config
+
+
+class Workbench:
+    """Performs jobs one after the other; the graphs stay loaded from one to the next."""
+
+    def __init__(self) -> None:
+        self._graphs: GraphSet | None = None
+        self._loaded: tuple[str, str | None] | None = None
+
+    def perform(self, job: Job, on_epoch: Callable[[EpochDone], None]) -> Done | Failed:
+        """Train the network of a job, from where it was left; an error is an answer, not an exception."""
+        try:
+            graphs = self._load(job)
+            work_dir = Path(job.work_dir)
+            _discard_damaged(work_dir)
+
+            def tell(epoch: Epoch) -> None:
+                on_epoch(EpochDone(job.hash, dataclasses.asdict(epoch)))
+
+            trained = train(
+                Recipe.of(job.recipe),
+                graphs,
+                work_dir,
+                resume=True,
+                device=job.device,
+                source=job.source,
+                on_epoch=tell,
+            )
+            return Done(
+                hash=job.hash,
+                result=dataclasses.asdict(trained.result),
+                history=[dataclasses.asdict(epoch) for epoch in trained.history],
+                host=platform.node(),
+                device=job.device,
+                versions=read_config(work_dir)["versions"],
+            )
+        except Exception as error:
+            message = (
+                first_line(error) if isinstance(error, MlapError) else f"{type(error).__name__}: {first_line(error)}"
+            )
+            return Failed(job.hash, message, traceback.format_exc(), platform.node())
+
+    def _load(self, job: Job) -> GraphSet:
+        if self._graphs is None or self._loaded != (job.source, job.data_root):
+            self._graphs = load_graphs(job.source, root=job.data_root)
+            self._loaded = (job.source, job.data_root)
+        if self._graphs.fingerprint != job.fingerprint:
+            raise DataError(
+                f"{job.source} is not what the sweep was planned on: fingerprint {self._graphs.fingerprint}, "
+                f"planned {job.fingerprint}"
+            )
+        return self._graphs
+
+
+def _discard_damaged(work_dir: Path) -> None:
+    """Remove a run directory whose checkpoint cannot be read: the run starts over."""
+    try:
+        if (work_dir / LAST).exists():
+            read_checkpoint(work_dir / LAST)
+    except DataError:
+        shutil.rmtree(work_dir)

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from conftest import Command
+
+from mlap.graphs import packed, synthetic
+
+
+def test_list_names_the_papers_data_sets(mlap: Command) -> None:
+    names = {entry["name"] for entry in mlap("data", "list", "--json").json["datasets"]}
+    assert {"synthetic", "ogbg-molhiv", "ogbg-ppa", "MCF-7"} <= names
+    text = mlap("data", "list").out
+    assert all(name in text for name in names)
+
+
+def test_info_of_the_synthetic_set(mlap: Command) -> None:
+    facts = mlap("data", "info", "synthetic", "--json").json
+    assert (facts["graphs"], facts["nodes_per_graph"], facts["edges_per_graph"]) == (9000, 25.0, 65.0)
+    assert facts["splits"] == {"train": 7200, "valid": 900, "test": 900}
+    assert facts["fingerprint"] == synthetic().fingerprint
+    text = mlap("data", "info", "synthetic").out
+    assert "9,000" in text
+    assert "9 classes" in text
+
+
+def test_make_another_reading_and_train_on_it(mlap: Command) -> None:
+    options = "--graphs-per-class 4 --extra-edges 2-4,0-3,0-4 --shared-node index --both-ways --seed 5"
+    answer = mlap("data", "make", "synthetic", *options.split(), "--out", "other.graphs")
+    assert answer.code == 0
+    assert answer.out.startswith("36 graphs of synthetic written to other.graphs")
+    made = packed.load(Path("other.graphs"))
+    expected = synthetic(4, extra_edges=[(2, 4), (0, 3), (0, 4)], shared_node="index", one_way=False, seed=5)
+    assert made.fingerprint == expected.fingerprint
+    assert np.array_equal(made.edges, expected.edges)
+    assert mlap("train", "other.graphs", "--layers", 1, "--width", 4, "--epochs", 1, "--quiet").code == 0
+
+
+def test_wrong_calls(mlap: Command) -> None:
+    answer = mlap("data", "make", "ogbg-molhiv", "--out", "x.graphs")
+    assert answer.code == 2
+    assert answer.error.startswith("only `synthetic` can be made")
+    answer = mlap("data", "make", "synthetic", "--extra-edges", "0+2", "--out", "x.graphs")
+    assert answer.code == 2
+    assert answer.error.startswith("--extra-edges takes pairs of nodes")
+    answer = mlap("data", "make", "synthetic", "--extra-edges", "0-1", "--out", "x.graphs")
+    assert answer.code == 2
+    assert answer.error.startswith("an extra edge joins two of the nodes 0 to 4 that the path does not")
+    assert mlap("data", "info", "nonsense").code == 2

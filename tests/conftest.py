@@ -1,0 +1,24 @@
+"""What all tests share: reproducible hypothesis, one torch thread, and the folder of real data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile("mlap", derandomize=True, deadline=None)
+settings.load_profile("mlap")
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data sets: `MLAP_TEST_DATA`, by default `../shared/data` beside the checkout."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("MLAP_TEST_DATA") or beside)
+    if not folder.is_dir():
+        pytest.skip(f"no real data at {folder}; set MLAP_TEST_DATA to the folder that holds ogbg_molhiv, NCI1, …")
+    return folder

@@ -1,0 +1,259 @@
+"""The synthetic data set: its structure read back from the arcs, chance that is uniform, bytes that never change."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from mlap.errors import UsageError
+from mlap.graphs import GraphSet, synthetic
+
+P_VALUE = 1e-7  # a test of chance fails by chance once in ten million
+
+
+@pytest.fixture(scope="module")
+def default() -> GraphSet:
+    return synthetic()
+
+
+def arcs_of(graphs: GraphSet, index: int) -> list[tuple[int, int]]:
+    """The stored arcs (or edges) of a graph: those of the components first, the random ones last."""
+    own = slice(graphs.edge_ptr[index], graphs.edge_ptr[index + 1])
+    return [(int(u), int(v)) for u, v in graphs.edges[:, own].T]
+
+
+def members(component: int) -> list[int]:
+    """The nodes of the centre (component 5) or of the i-th peripheral component, of which node i is the shared one."""
+    return list(range(5)) if component == 5 else [component, *range(5 + 4 * component, 9 + 4 * component)]
+
+
+def cycle_and_degree(edges: set[frozenset[int]], component: int) -> tuple[int, int]:
+    """The length of a component's only cycle, and how many of its edges meet in its first node.
+
+    Take away nodes of degree one until none is left: the cycle remains.
+    """
+    inside = {edge for edge in edges if edge <= set(members(component))}
+    first = sum(members(component)[0] in edge for edge in inside)
+    while leaves := [n for n in members(component) if sum(n in edge for edge in inside) == 1]:
+        inside = {edge for edge in inside if leaves[0] not in edge}
+    return len(inside), first
+
+
+def expected_component(extra: tuple[int, int], shared: int, component: int) -> set[frozenset[int]]:
+    """The edges of the i-th peripheral component, whose own nodes are numbered in the order of the path."""
+    fresh = iter(range(5 + 4 * component, 9 + 4 * component))
+    number = [component if local == shared else next(fresh) for local in range(5)]
+    return {frozenset((number[u], number[v])) for u, v in [(0, 1), (1, 2), (2, 3), (3, 4), extra]}
+
+
+# ---- the default -------------------------------------------------------------------------------------------------
+
+
+def test_sizes(default: GraphSet) -> None:
+    assert len(default) == 9000
+    assert default.directed
+    assert (np.diff(default.node_ptr) == 25).all()
+    assert (np.diff(default.edge_ptr) == 65).all()
+    assert default.node_features is None
+    assert default.edge_features is None
+    assert default.task is not None
+    assert (default.task.kind, default.task.num_outputs, default.task.metric) == ("multiclass", 9, "error_rate")
+    assert default.y is not None
+    assert np.bincount(default.y).tolist() == [1000] * 9
+
+
+def test_split(default: GraphSet) -> None:
+    assert {name: len(part) for name, part in default.splits.items()} == {"train": 7200, "valid": 900, "test": 900}
+    assert sorted(np.concatenate(list(default.splits.values()))) == list(range(9000))
+    assert default.y is not None
+    for part in default.splits.values():  # shuffled: every class has its share, within chance
+        counts = np.bincount(default.y[part], minlength=9)
+        assert stats.chisquare(counts).pvalue > P_VALUE
+
+
+def test_structure_of_every_graph(default: GraphSet) -> None:
+    """Types read back from cycles: 3, 4 or 5 nodes; the shared node hangs from the square and lies on the others."""
+    assert default.y is not None
+    source, target = default.edges.astype(int).reshape(2, 9000, 65)
+    assert ((source >= 0) & (source < 25) & (target >= 0) & (target < 25)).all()
+    assert (source != target).all()
+    assert (np.diff(np.sort(25 * source + target, axis=1), axis=1) > 0).all()  # no arc twice
+    forth, back = np.sort(25 * source[:, :60] + target[:, :60], axis=1), 25 * target[:, :60] + source[:, :60]
+    assert (forth == np.sort(back, axis=1)).all()
+
+    degree = {3: 2, 4: 1, 5: 2}
+    kinds, kind_of_graph = np.unique(forth, axis=0, return_inverse=True)
+    assert len(kinds) == 9
+    classes = []
+    for codes in kinds:
+        edges = {frozenset(divmod(int(code), 25)) for code in codes}
+        assert sum(edge <= set(members(component)) for edge in edges for component in range(6)) == len(edges) == 30
+        shapes = [cycle_and_degree(edges, component) for component in range(6)]
+        assert shapes[:5] == [(shapes[0][0], degree[shapes[0][0]])] * 5
+        classes.append(3 * (shapes[5][0] - 3) + (shapes[0][0] - 3))
+    assert (np.array(classes)[kind_of_graph.ravel()] == default.y).all()
+
+
+def test_graphs_of_a_class_are_unique(default: GraphSet) -> None:
+    codes = np.sort(default.edges[0].astype(int).reshape(9000, 65) * 25 + default.edges[1].reshape(9000, 65), axis=1)
+    assert len(np.unique(codes, axis=0)) == 9000
+
+
+def test_random_arcs_are_uniform(default: GraphSet) -> None:
+    """Within every class, over the 25 · 24 − 60 arcs that are free."""
+    assert default.y is not None
+    ends = default.edges.astype(int).reshape(2, 9000, 65)
+    codes = 25 * ends[0] + ends[1]
+    for label in range(9):
+        own = codes[default.y == label]
+        free = set(range(625)) - {26 * n for n in range(25)} - set(own[0, :60])
+        assert len(free) == 540
+        counts = np.bincount(own[:, 60:].ravel(), minlength=625)[sorted(free)]
+        assert counts.sum() == 5000
+        assert stats.chisquare(counts).pvalue > P_VALUE
+
+
+def test_random_arcs_of_a_graph_are_independent(default: GraphSet) -> None:
+    """The ten pairs of its five random arcs share a source as often as chance has it."""
+    sources = default.edges[0].reshape(9000, 65)[:, 60:].astype(int)
+    free = {label: np.zeros(25) for label in range(9)}
+    assert default.y is not None
+    for label in range(9):
+        fixed = default.edges[0].reshape(9000, 65)[np.argmax(default.y == label), :60]
+        free[label] = 24 - np.bincount(fixed, minlength=25)
+    chance = np.mean([(f * (f - 1)).sum() / (540 * 539) for f in free.values()])
+    pairs = [(sources[:, a] == sources[:, b]) for a, b in combinations(range(5), 2)]
+    found, trials = int(np.sum(pairs)), 9000 * 10
+    assert stats.binomtest(found, trials, chance).pvalue > P_VALUE
+
+
+# ---- the same bytes ----------------------------------------------------------------------------------------------
+
+
+def content(graphs: GraphSet) -> str:
+    arrays = [graphs.node_ptr, graphs.edge_ptr, graphs.edges, graphs.y, *graphs.splits.values()]
+    return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()
+
+
+def test_the_same_bytes_everywhere(default: GraphSet) -> None:
+    """The one recorded value: whoever generates this set, anywhere, has the same graphs, order and split."""
+    assert default.fingerprint == "53ee492db96896be"
+
+
+def test_the_same_bytes_in_another_process() -> None:
+    code = "from mlap.graphs import synthetic; print(synthetic(7, shared_node='random', seed=3).fingerprint)"
+    run = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == synthetic(7, shared_node="random", seed=3).fingerprint
+
+
+def test_seeds() -> None:
+    assert content(synthetic(20, seed=1)) == content(synthetic(20, seed=1))
+    assert content(synthetic(20, seed=1)) != content(synthetic(20, seed=2))
+
+
+# ---- other readings ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shared_node", [0, 1, 2, 3, 4, "index", np.int64(3)])
+@pytest.mark.parametrize("one_way", [True, False])
+@pytest.mark.parametrize("extra_edges", [((0, 2), (1, 4), (0, 4)), ((2, 4), (0, 3)), ((1, 3),)])
+def test_readings(extra_edges: Any, one_way: bool, shared_node: Any) -> None:
+    graphs = synthetic(3, extra_edges=extra_edges, shared_node=shared_node, one_way=one_way, random_edges=4)
+    types = len(extra_edges)
+    assert graphs.directed is one_way
+    assert graphs.y is not None
+    assert np.bincount(graphs.y).tolist() == [3] * types**2
+    for index in range(len(graphs)):
+        arcs = arcs_of(graphs, index)
+        fixed, random = (arcs[:60], arcs[60:]) if one_way else (arcs[:30], arcs[30:])
+        centre, peripheral = divmod(int(graphs.y[index]), types)
+        expected = {frozenset(edge) for edge in [(0, 1), (1, 2), (2, 3), (3, 4), extra_edges[centre]]}
+        for component in range(5):
+            shared = component if shared_node == "index" else shared_node
+            expected |= expected_component(extra_edges[peripheral], shared, component)
+        assert {frozenset(edge) for edge in fixed} == expected
+        assert len(random) == 4
+        if one_way:
+            assert set(fixed) == {
+                (u, v) for u in range(25) for v in range(25) if frozenset((u, v)) in expected and u != v
+            }
+            assert len(set(arcs)) == 64
+        else:
+            assert len({frozenset(edge) for edge in arcs}) == 34
+        assert all(u != v for u, v in random)
+
+
+def test_a_shared_node_at_random_is_uniform_and_each_component_has_its_own() -> None:
+    graphs = synthetic(1000, extra_edges=[(1, 4)], shared_node="random", random_edges=1)
+    found = np.empty((1000, 5), dtype=int)
+    for index in range(1000):
+        edges = {frozenset(arc) for arc in arcs_of(graphs, index)[:60]}
+        for component in range(5):
+            inside = {edge for edge in edges if edge <= set(members(component))}
+            (found[index, component],) = (k for k in range(5) if expected_component((1, 4), k, component) == inside)
+    for component in range(5):
+        assert stats.chisquare(np.bincount(found[:, component], minlength=5)).pvalue > P_VALUE
+    for first, second in combinations(range(5), 2):
+        table = np.bincount(5 * found[:, first] + found[:, second], minlength=25)
+        assert stats.chisquare(table).pvalue > P_VALUE
+
+
+def test_random_edges_both_ways_are_uniform() -> None:
+    graphs = synthetic(2000, extra_edges=[(0, 2)], one_way=False, random_edges=3)
+    codes = [25 * min(e) + max(e) for index in range(2000) for e in arcs_of(graphs, index)[30:]]
+    fixed = {25 * min(edge) + max(edge) for edge in arcs_of(graphs, 0)[:30]}
+    free = sorted({25 * u + v for u, v in combinations(range(25), 2)} - fixed)
+    counts = np.bincount(codes, minlength=625)[free]
+    assert counts.sum() == 6000
+    assert stats.chisquare(counts).pvalue > P_VALUE
+
+
+@pytest.mark.parametrize("random_edges", [0, 1, 100])
+@pytest.mark.parametrize("one_way", [True, False])
+def test_numbers_of_random_edges(random_edges: int, one_way: bool) -> None:
+    graphs = synthetic(1, random_edges=random_edges, one_way=one_way)
+    assert (np.diff(graphs.edge_ptr) == (60 if one_way else 30) + random_edges).all()
+
+
+@pytest.mark.parametrize("one_way", [True, False])
+def test_unique_also_where_chance_is_scarce(one_way: bool) -> None:
+    """Of one class there are just 540 graphs with one random arc, 270 with one random edge: all of them are found."""
+    free = 540 if one_way else 270
+    graphs = synthetic(free, extra_edges=[(0, 2)], random_edges=1, one_way=one_way)
+    assert len({frozenset(arcs_of(graphs, index)) for index in range(free)}) == free
+    with pytest.raises(UsageError, match=f"^there are not {free + 1} different graphs per class with 1 random edges$"):
+        synthetic(free + 1, extra_edges=[(0, 2)], random_edges=1, one_way=one_way)
+
+
+def test_a_triangle_shared_at_either_of_its_free_corners_is_the_same_graph() -> None:
+    """Nodes 0 and 1 of the first type play the same part: 4 different components, 4⁵ different graphs."""
+    graphs = synthetic(900, extra_edges=[(0, 2)], shared_node="random", random_edges=0, one_way=False)
+    found = {frozenset(frozenset(edge) for edge in arcs_of(graphs, index)) for index in range(900)}
+    assert len(found) == 900
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"graphs_per_class": 0}, r"graphs_per_class must be at least 1, got 0"),
+        ({"shared_node": 5}, r"shared_node must be 0 to 4, 'index' or 'random', got 5"),
+        ({"shared_node": "first"}, r"shared_node must be 0 to 4, 'index' or 'random', got 'first'"),
+        ({"random_edges": -1}, r"random_edges must be 0 to 100, got -1"),
+        ({"random_edges": 101}, r"random_edges must be 0 to 100, got 101"),
+        ({"extra_edges": []}, r"extra_edges must name at least one type of component, got none"),
+        ({"extra_edges": [(0, 2), (2, 1)]}, r"an extra edge joins two of the nodes 0 to 4 .*, got \(2, 1\)"),
+        ({"extra_edges": [(3, 3)]}, r"an extra edge joins two of the nodes 0 to 4 .*, got \(3, 3\)"),
+        ({"extra_edges": [(0, 5)]}, r"an extra edge joins two of the nodes 0 to 4 .*, got \(0, 5\)"),
+        ({"graphs_per_class": 2, "random_edges": 0}, r"there are not 2 different graphs per class with 0 random edges"),
+    ],
+)
+def test_wrong_calls(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=f"^{message}"):
+        synthetic(**options)
