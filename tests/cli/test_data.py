@@ -29,7 +29,7 @@ def test_make_another_reading_and_train_on_it(mlap: Command) -> None:
     options = "--graphs-per-class 4 --extra-edges 2-4,0-3,0-4 --shared-node index --both-ways --seed 5"
     answer = mlap("data", "make", "synthetic", *options.split(), "--out", "other.graphs")
     assert answer.code == 0
-    assert answer.out.startswith("36 graphs of synthetic written to other.graphs")
+    assert answer.out.startswith("36 graphs of synthetic-variant written to other.graphs")
     made = packed.load(Path("other.graphs"))
     expected = synthetic(4, extra_edges=[(2, 4), (0, 3), (0, 4)], shared_node="index", one_way=False, seed=5)
     assert made.fingerprint == expected.fingerprint

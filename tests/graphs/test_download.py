@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -70,7 +71,8 @@ class Server:
         if self.length:
             request.send_header("Content-Length", str(len(body) - start))
         request.end_headers()
-        request.wfile.write(body[start:][: self.cut_after.pop(0) if self.cut_after else None])
+        with contextlib.suppress(ConnectionError):  # who asked may have hung up
+            request.wfile.write(body[start:][: self.cut_after.pop(0) if self.cut_after else None])
 
 
 @pytest.fixture
@@ -313,12 +315,8 @@ def test_damaged_and_incomplete_archives_leave_nothing(tmp_path: Path) -> None:
     refused(tmp_path, b"no archive", "is damaged")
     refused(tmp_path, whole, "lacks raw/edge", required=["a", "raw/edge"])
     refused(tmp_path, pack({"a": b"1", "a/b": b"2"}), "cannot be unpacked")
-    with pytest.warns(UserWarning, match="Duplicate name"):
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w") as archive:
-            archive.writestr("a", b"1")
-            archive.writestr("a", b"2")
-    refused(tmp_path, buffer.getvalue(), "two files of the same name")
+    twice = pack({"a": b"1", "b": b"2"}).replace(b"b", b"a")  # in the file's own header and in the directory
+    refused(tmp_path, twice, "two files of the same name")
 
 
 # ---- data sets -----------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def rows(kind: str | None, count: int) -> st.SearchStrategy[list[list[float]]]:
         "reals": st.integers(-40, 40).map(lambda eighths: eighths / 8),
         "scaled": st.integers(0, 1000).map(lambda thousandths: thousandths / 1000),
     }[kind]
-    return st.lists(st.lists(element, min_size=2, max_size=2), min_size=count, max_size=count)  # type: ignore[arg-type]
+    return st.lists(st.lists(element, min_size=2, max_size=2), min_size=count, max_size=count)
 
 
 @st.composite
@@ -346,8 +346,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "the name of a split": {"splits": {"train": np.array([0, 2]), "dev": np.array([1]), "test": np.array([3])}},
     "no splits": {"splits": {}},
     "no node features": {"node_features": None},
-    "a category": {"node_features": Features(replaced(pack(*SAMPLE).node_features.values, (0, 0), 1), (6, 6))},  # type: ignore[union-attr]
-    "a cardinality": {"node_features": Features(pack(*SAMPLE).node_features.values, (6, 7))},  # type: ignore[union-attr]
+    "a category": {"node_features": Features(replaced(pack(*SAMPLE).node_features.values, (0, 0), 1), (6, 6))},
+    "a cardinality": {"node_features": Features(pack(*SAMPLE).node_features.values, (6, 7))},
     "a real": {"edge_features": Features.reals(np.array([[0.5, -1.0], [2.0, 0.25], [3.0, 3.25]]))},
     "a divisor": {"edge_features": Features.reals(np.array([[1, 2], [3, 4], [5, 6]]), divisor=10)},
     "another divisor": {"edge_features": Features.reals(np.array([[1, 2], [3, 4], [5, 6]]), divisor=100)},

@@ -11,7 +11,6 @@ from mlap.errors import UsageError
 from mlap.graphs import Task
 from mlap.graphs.task import KINDS, METRICS
 
-
 SCORES = {
     "multiclass": {"error_rate": False, "accuracy": True},
     "binary": {"accuracy": True, "rocauc": True, "ap": True},
@@ -49,4 +48,4 @@ def test_is_a_value() -> None:
     assert task == Task("binary", 2, "rocauc", ("a", "b"))
     assert len({task, Task(**dataclasses.asdict(task))}) == 1
     with pytest.raises(dataclasses.FrozenInstanceError):
-        task.kind = "regression"  # type: ignore[misc]
+        task.kind = "regression"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ def features(rng: np.random.Generator, rows: int, kind: Any) -> Features | None:
     return Features.categories(rng.integers(0, kind, (rows, len(kind))), kind)
 
 
+@cache
 def graph_set(nodes: Any = None, edges: Any = None, *, directed: bool = True, seed: int = 0) -> GraphSet:
     """Graphs of the sizes above; in an undirected set, half as many edges."""
     rng = np.random.default_rng(seed)
@@ -48,7 +50,7 @@ def graph_set(nodes: Any = None, edges: Any = None, *, directed: bool = True, se
     ).validate()
 
 
-def double(batch: GraphBatch) -> GraphBatch:
+def double(batch: Any) -> Any:
     """The batch with its real features in double precision."""
     for name in ("x", "edge_attr"):
         value = getattr(batch, name)
@@ -59,7 +61,8 @@ def double(batch: GraphBatch) -> GraphBatch:
 
 def whole_batch(graphs: GraphSet) -> GraphBatch:
     """All graphs of a set, in double precision."""
-    return double(graphs.batch(range(len(graphs))))
+    batch: GraphBatch = double(graphs.batch(range(len(graphs))))
+    return batch
 
 
 def plain_graphs(graphs: GraphSet) -> list[Graph]:

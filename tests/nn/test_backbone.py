@@ -25,7 +25,7 @@ class Step(nn.Module):
 
 
 def run(backbone: Backbone, h: Tensor) -> list[Tensor]:
-    return backbone(h, torch.empty(2, 0, dtype=torch.long), None, INDEX, 4)  # type: ignore[no-any-return]
+    return backbone(h, torch.empty(2, 0, dtype=torch.long), None, INDEX, 4)
 
 
 def test_relu_after_every_layer_but_the_last() -> None:
@@ -77,7 +77,7 @@ def test_norm_gradients(norm: str) -> None:
     h = torch.randn(len(INDEX), 3, dtype=torch.double, generator=torch.Generator().manual_seed(1), requires_grad=True)
 
     def apply(h: Tensor, *_: Tensor) -> Tensor:
-        return module(h, INDEX, 4) if norm in PER_GRAPH else module(h)  # type: ignore[no-any-return]
+        return module(h, INDEX, 4) if norm in PER_GRAPH else module(h)
 
     assert torch.autograd.gradcheck(apply, (h, *module.parameters()))
 
@@ -107,7 +107,7 @@ def test_a_graph_does_not_see_its_batch(name: str, norm: str, residual: bool) ->
     h = torch.randn(batch.num_nodes, 4, dtype=torch.double)
 
     def run(batch: Any, h: Tensor) -> list[Tensor]:
-        return backbone(h, batch.edge_index, None, batch.batch, batch.num_graphs)  # type: ignore[no-any-return]
+        return backbone(h, batch.edge_index, None, batch.batch, batch.num_graphs)
 
     together = run(batch, h)
     for graph in range(len(graphs)):

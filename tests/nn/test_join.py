@@ -50,6 +50,7 @@ def test_gradients(name: str) -> None:
 
 def test_weights_start_equal_and_add_up_to_one() -> None:
     join = Weighted(4).double()
+    assert join.scores.tolist() == [1] * 4
     close(join.weights, [0.25] * 4, 1e-15)
     with torch.no_grad():
         join.scores += torch.tensor([1.0, -2.0, 50.0, 1e4])

@@ -10,7 +10,7 @@ import reference
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import CATEGORIES, REALS, close, graph_set, network, plain_graphs, whole_batch
+from samples import CATEGORIES, REALS, close, double, graph_set, network, plain_graphs, whole_batch
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 from torch_geometric.nn import GCNConv
@@ -145,10 +145,16 @@ def test_order_of_nodes_and_of_edges(architecture: str, backbone: str, norm: str
     close(made(permuted(batch, nodes, arcs)), made(batch), 1e-9)
 
 
+@pytest.fixture(scope="module")
+def pyg_batch() -> Batch:
+    """The sample graphs, batched by PyG."""
+    return double(Batch.from_data_list(list(graph_set(CATEGORIES, REALS, directed=False))))
+
+
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("backbone", CONVS)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_every_combination_of_parts(architecture: str, backbone: str, norm: str) -> None:
+def test_every_combination_of_parts(architecture: str, backbone: str, norm: str, pyg_batch: Batch) -> None:
     """It trains; a graph's output depends neither on its place nor on the rest of its batch; PyG's batches will do."""
     graphs = graph_set(CATEGORIES, REALS, directed=False)
     made = network(architecture, backbone=backbone, norm=norm, nodes=CATEGORIES, edges=REALS)
@@ -156,15 +162,9 @@ def test_every_combination_of_parts(architecture: str, backbone: str, norm: str)
     logits = made(batch)
     assert logits.shape == (len(graphs), 3)
 
-    from_pyg = Batch.from_data_list(list(graphs))
-    from_pyg.edge_attr = from_pyg.edge_attr.double()
-    close(made(from_pyg), logits)
-
+    close(made(pyg_batch), logits)
     for part in ([6, 4, 2, 0, 4], [5], [1, 3]):
-        chosen = graphs.batch(part)
-        assert chosen.edge_attr is not None
-        chosen.edge_attr = chosen.edge_attr.double()
-        close(made(chosen), logits[part])
+        close(made(double(graphs.batch(part))), logits[part])
 
     made.train()
     made(batch).square().sum().backward()

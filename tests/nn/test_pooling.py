@@ -31,7 +31,7 @@ class Scores(torch.nn.Module):
 def scored(scores: list[float], dtype: torch.dtype = torch.double) -> tuple[AttentionPooling, Tensor]:
     """A pooling and nodes to which it gives these scores."""
     pooling = AttentionPooling(3)
-    pooling.gate = Scores()  # type: ignore[assignment]
+    pooling.gate = Scores()
     values = torch.randn(len(scores), 2, generator=torch.Generator().manual_seed(1)).to(dtype)
     return pooling, torch.cat((values, torch.tensor(scores, dtype=dtype).unsqueeze(1)), dim=1)
 
@@ -152,7 +152,7 @@ def test_gradients() -> None:
     parameters = tuple(pooling.parameters())
 
     def run(x: Tensor, *_: Tensor) -> Tensor:
-        return pooling(x, index, dim_size=5)  # type: ignore[no-any-return]
+        return pooling(x, index, dim_size=5)
 
     assert torch.autograd.gradcheck(run, (x, *parameters))
 

@@ -209,7 +209,7 @@ def test_on_the_layers_of_a_pyg_model(model_class: type[nn.Module], aggregation:
     torch.manual_seed(0)
     model = model_class(5, 6, num_layers=3, jk=None)
     hidden: list[Tensor] = []
-    for conv in model.convs:  # type: ignore[union-attr]
+    for conv in model.convs:
         conv.register_forward_hook(lambda module, args, output: hidden.append(output))
     x, edge_index = torch.randn(7, 5), torch.tensor([[0, 1, 3, 4, 5], [1, 2, 4, 5, 6]])
     index = torch.tensor([0, 0, 0, 1, 1, 1, 1])

@@ -105,13 +105,14 @@ def test_the_score_is_the_best_validation_epoch(graphs: GraphSet, tmp_path: Path
 
 
 def test_a_run_can_be_read_again(graphs: GraphSet, tmp_path: Path) -> None:
-    trained = train(SMALL, graphs, tmp_path / "run", source="synthetic")
+    trained = train(SMALL, graphs, tmp_path / "run", source={"source": "mine.csv", "options": {"split": "random"}})
     run = load_run(tmp_path / "run")
     assert run.recipe == SMALL
     assert run.task == graphs.task
     assert run.result == dataclasses.asdict(trained.result)
     assert [Epoch(**{**row, "epoch": int(row["epoch"])}) for row in run.history] == trained.history  # type: ignore[arg-type]
-    assert run.config["data"]["source"] == "synthetic"
+    assert run.config["data"]["source"] == "mine.csv"
+    assert run.config["data"]["options"] == {"split": "random"}
     assert run.config["data"]["fingerprint"] == graphs.fingerprint
     assert set(run.config["versions"]) == {"mlap", "python", "torch", "torch_geometric", "numpy"}
     everything = np.arange(len(graphs))

@@ -78,3 +78,9 @@ def test_a_wrong_field_is_named(fields: dict[str, object], message: str) -> None
 def test_only_the_papers_data_sets_have_the_papers_recipe() -> None:
     with pytest.raises(UsageError, match="unknown data set of the paper 'molhiv'; did you mean 'ogbg-molhiv'"):
         Recipe.paper("molhiv")
+
+
+def test_presets() -> None:
+    assert Recipe.preset("ogbg-molhiv", layers=3) == Recipe.paper("ogbg-molhiv", layers=3)
+    assert Recipe.preset("synthetic-variant") == Recipe.paper("synthetic")
+    assert Recipe.preset("mine") == Recipe()

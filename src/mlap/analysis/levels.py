@@ -54,19 +54,24 @@ def level_representations(
     Graphs are evaluated in batches of bounded size, and of each batch only the graph representations are kept.
     """
     network.eval()
+    num_levels = num_representations(network) - 1
     level_wise = aggregate = np.empty(0, np.float32)
     done = 0
     with torch.inference_mode():
         for part in evaluation_batches(graphs, indices):
             trace = network.trace(graphs.batch(part).to(device))
-            multi_level = isinstance(network.readout, MultiLevelAttentionPooling)
             if done == 0:
-                width = trace.pooled[0].size(1)
-                level_wise = np.empty((len(indices), len(trace.pooled) if multi_level else 0, width), np.float32)
+                level_wise = np.empty((len(indices), num_levels, trace.pooled[0].size(1)), np.float32)
                 aggregate = np.empty((len(indices), trace.graphs.size(1)), np.float32)
             rows = slice(done, done + len(part))
-            for level in range(level_wise.shape[1]):
+            for level in range(num_levels):
                 level_wise[rows, level] = trace.pooled[level].cpu().numpy()
             aggregate[rows] = trace.graphs.cpu().numpy()
             done += len(part)
     return Levels(level_wise, aggregate)
+
+
+def num_representations(network: GraphNetwork) -> int:
+    """How many representations a graph has in this network: those of the levels, if there are any, and the last."""
+    readout = network.readout
+    return (readout.num_levels if isinstance(readout, MultiLevelAttentionPooling) else 0) + 1

@@ -122,7 +122,8 @@ def probe(
     random = np.random.RandomState(seed)
     for _ in range(epochs):
         order = torch.from_numpy(random.permutation(train))
-        for chosen in order.split(batch_size):
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
             # (L + 1, B, K): the mean over all probes times their number is the sum of their losses.
             logits = torch.cat([_logits(stack[chosen], head) for stack, head in zip(stacks, heads, strict=True)])
             y = labels[chosen].repeat(len(logits), *[1] * (labels.ndim - 1))
@@ -167,15 +168,13 @@ def summarise_probes(runs: Sequence[ProbeScores], names: Sequence[str], *, highe
         higher_is_better: whether a higher score is a better one.
     """
     train, test = (np.stack([getattr(run, part) for run in runs], axis=1) for part in ("train", "test"))  # (L + 1, R)
-    rows = [
-        ProbeRow(name, summarise(train[number]), summarise(test[number])) for number, name in enumerate(names[:-1])
-    ]
+    rows = [ProbeRow(name, summarise(train[number]), summarise(test[number])) for number, name in enumerate(names[:-1])]
     if len(runs) > 1:
         tests = [mann_whitney(test[-1], level, higher_is_better=higher_is_better) for level in test[:-1]]
         one_sided = bonferroni([outcome.p_one_sided for outcome in tests])
         two_sided = bonferroni([outcome.p_two_sided for outcome in tests])
         rows = [
-            ProbeRow(row.level, row.train, row.test, *found)
-            for row, *found in zip(rows, tests, one_sided, two_sided, strict=True)
+            ProbeRow(row.level, row.train, row.test, outcome, one, two)
+            for row, outcome, one, two in zip(rows, tests, one_sided, two_sided, strict=True)
         ]
     return [*rows, ProbeRow(names[-1], summarise(train[-1]), summarise(test[-1]))]

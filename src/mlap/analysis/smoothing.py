@@ -88,6 +88,5 @@ def smoothness(h: Tensor, batch: GraphBatch) -> Tensor:
     dirichlet = varies / (2 * scatter(h.square().sum(1), of_node, 0, num_graphs))
 
     undefined = torch.tensor(torch.nan, dtype=h.dtype, device=h.device)
-    return torch.stack(
-        (neighbours, all_nodes.where(pairs > 0, undefined), dirichlet.where(arcs > 0, undefined).clamp(min=0))
-    )
+    measures = neighbours, all_nodes.where(pairs > 0, undefined), dirichlet.where(arcs > 0, undefined)
+    return torch.stack(measures).clamp(min=0)  # rounding may leave a distance a little below 0

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import mlap
-from mlap.cli import compare, data, evaluate, train
+from mlap.cli import compare, data, evaluate, explain, predict, probe, sweep, train
 from mlap.errors import MlapError, UsageError
 
 app = typer.Typer(
@@ -26,6 +26,10 @@ app = typer.Typer(
 )
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
+app.command("predict")(predict.predict)
+app.command("explain")(explain.explain)
+app.command("probe")(probe.probe)
+app.command("sweep")(sweep.sweep)
 app.command("compare")(compare.compare)
 app.add_typer(data.app, name="data")
 
@@ -48,7 +52,7 @@ def _options(
 def main() -> None:
     """Run the command; an expected error is one line on stderr and exit code 1 (the work) or 2 (the call)."""
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="mlap", standalone_mode=False)
     except UsageError as error:
         code = _fail(str(error), 2)
     except MlapError as error:

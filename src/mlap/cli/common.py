@@ -13,6 +13,7 @@ from mlap.errors import UsageError
 
 if TYPE_CHECKING:
     from mlap.graphs import GraphSet
+    from mlap.training import Run
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout, and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")]
@@ -23,11 +24,81 @@ DataRoot = Annotated[
 ]
 
 
-def load(source: str, data_root: Path | None, **options: Any) -> GraphSet:
-    """The graph set that a DATASET argument names."""
+SmilesColumn = Annotated[
+    str | None, typer.Option("--smiles-column", help="A table's column of SMILES.  [default: guessed, and stated]")
+]
+Targets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target", "-t", help="A table's column of labels; may be given often.  [default: guessed, and stated]"
+    ),
+]
+TaskKind = Annotated[
+    str | None, typer.Option("--task", help="binary, multiclass or regression.  [default: guessed from the labels]")
+]
+SplitBy = Annotated[
+    str | None,
+    typer.Option(
+        "--split-by",
+        metavar="random|stratified|scaffold|column:NAME",
+        help="How a table is divided into train, valid and test, or the name of an OGB split.",
+    ),
+]
+Invalid = Annotated[
+    str | None, typer.Option(metavar="error|skip", help="What to do about rows with invalid SMILES.  [default: error]")
+]
+
+
+def table_options(
+    smiles: str | None, targets: list[str] | None, task: str | None, split: str | None, invalid: str | None
+) -> dict[str, Any]:
+    """The options of a reader that were given, under the reader's own names."""
+    given = {"smiles": smiles, "targets": targets or None, "task": task, "split": split, "on_invalid": invalid}
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def load(source: str, data_root: Path | None, quiet: bool = False, **options: Any) -> GraphSet:
+    """The graph set that a DATASET argument names; what had to be guessed about it is said on stderr."""
     from mlap.graphs.sources import load_graphs
 
-    return load_graphs(source, root=data_root, **options)
+    return load_graphs(source, root=data_root, progress=not quiet, say=lambda text: note(text, quiet), **options)
+
+
+def load_data_of(run: Run, data: str | None, data_root: Path | None, quiet: bool = False) -> GraphSet:
+    """The data that a run was trained on, read as it was then; or other data, read for the same task."""
+    from mlap.graphs.sources import is_table
+
+    config = run.config["data"]
+    if data is None:
+        return load(config["source"], data_root, quiet, **config["options"])
+    if not is_table(data):
+        return load(data, data_root, quiet)
+    targets = config["options"].get("targets") or (run.task.names if run.task.kind != "multiclass" else None)
+    return load(data, data_root, quiet, task=run.task, **({"targets": targets} if targets else {}))
+
+
+def load_input(
+    run: Run, inputs: list[str], data_root: Path | None, smiles: str | None = None, quiet: bool = False
+) -> GraphSet:
+    """Graphs to predict or explain: a data set, or SMILES themselves. Labels in a table are not needed."""
+    from mlap.graphs.molecules import ATOM_CARDINALITIES, molecules
+    from mlap.graphs.sources import is_source, is_table
+
+    if len(inputs) == 1 and is_source(inputs[0], data_root):
+        if is_table(inputs[0]):
+            given = {"smiles": smiles} if smiles else {}
+            return load(inputs[0], data_root, quiet, targets=(), on_invalid="skip", **given)
+        return load(inputs[0], data_root, quiet)
+    if run.config["features"]["nodes"] != list(ATOM_CARDINALITIES):
+        raise UsageError(
+            f"{inputs[0]!r} is no data set, and {run.path} was not trained on molecules, so it is not read as SMILES"
+        )
+    read = molecules(inputs, on_invalid="skip")
+    for invalid in read.invalid:
+        note(f"left out: {invalid.smiles!r} is neither a data set nor valid SMILES ({invalid.reason})")
+    if not len(read.graphs):
+        raise UsageError(f"{inputs[0]!r} is neither a data set nor valid SMILES; `mlap data list` names the data sets")
+    return read.graphs
 
 
 def resolve_device(device: str) -> str:

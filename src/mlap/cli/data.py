@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlap.cli.common import DataRoot, Json, count, load, print_json
+from mlap.cli.common import (
+    DataRoot,
+    Invalid,
+    Json,
+    SmilesColumn,
+    SplitBy,
+    Targets,
+    TaskKind,
+    count,
+    load,
+    print_json,
+    table_options,
+)
 from mlap.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,14 +50,24 @@ def list_sets(data_root: DataRoot = None, as_json: Json = False) -> None:
 
 
 @app.command("info")
-def info(dataset: Dataset, data_root: DataRoot = None, as_json: Json = False) -> None:
+def info(
+    dataset: Dataset,
+    smiles_column: SmilesColumn = None,
+    target: Targets = None,
+    task: TaskKind = None,
+    split_by: SplitBy = None,
+    invalid: Invalid = None,
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
     """Say what is in a data set.
 
     \b
     Examples:
       mlap data info synthetic
     """
-    facts = _facts(load(dataset, data_root))
+    options = table_options(smiles_column, target, task, split_by, invalid)
+    facts = _facts(load(dataset, data_root, as_json, **options))
     if as_json:
         print_json(facts)
         return
@@ -91,7 +113,17 @@ def make(
 
 
 @app.command("pack")
-def pack(dataset: Dataset, out: Out, data_root: DataRoot = None, as_json: Json = False) -> None:
+def pack(
+    dataset: Dataset,
+    out: Out,
+    smiles_column: SmilesColumn = None,
+    target: Targets = None,
+    task: TaskKind = None,
+    split_by: SplitBy = None,
+    invalid: Invalid = None,
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
     """Write a data set as a packed set, which loads in milliseconds and may be larger than memory.
 
     \b
@@ -100,7 +132,7 @@ def pack(dataset: Dataset, out: Out, data_root: DataRoot = None, as_json: Json =
     """
     from mlap.graphs import packed
 
-    graphs = load(dataset, data_root)
+    graphs = load(dataset, data_root, as_json, **table_options(smiles_column, target, task, split_by, invalid))
     packed.save(graphs, out)
     _say_written(graphs, out, as_json)
 

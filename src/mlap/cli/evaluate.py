@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mlap.cli.common import DataRoot, Device, Json, Quiet, count, load, note, print_json, resolve_device
+from mlap.cli.common import DataRoot, Device, Json, Quiet, count, load_data_of, note, print_json, resolve_device
 
 
 def evaluate(
@@ -35,7 +35,7 @@ def evaluate(
     from mlap.training.run import check_fits
 
     trained = load_run(run)
-    graphs = load(data or trained.config["data"]["source"], data_root)
+    graphs = load_data_of(trained, data, data_root, as_json or quiet)
     check_fits(trained, graphs)
     same = graphs.fingerprint == trained.config["data"]["fingerprint"]
     if not same and data is None:

@@ -11,7 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlap.cli.common import DataRoot, Device, Json, Quiet, count, load, note, print_json, resolve_device
+from mlap.cli.common import (
+    DataRoot,
+    Device,
+    Invalid,
+    Json,
+    Quiet,
+    SmilesColumn,
+    SplitBy,
+    Targets,
+    TaskKind,
+    count,
+    load,
+    note,
+    print_json,
+    resolve_device,
+    table_options,
+)
 from mlap.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,6 +72,11 @@ def train(
         Path | None, typer.Option("--out", "-o", help="The run directory.  [default: runs/DATASET/…]")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out after its last epoch.")] = False,
+    smiles_column: SmilesColumn = None,
+    target: Targets = None,
+    task: TaskKind = None,
+    split_by: SplitBy = None,
+    invalid: Invalid = None,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.  [default: torch's own choice]")] = None,
     device: Device = "auto",
     data_root: DataRoot = None,
@@ -69,7 +90,7 @@ def train(
     \b
     Examples:
       mlap train synthetic --architecture mlap-sum --layers 3 --graph-norm
-      mlap train molecules.csv --epochs 20 --out runs/mine
+      mlap train molecules.csv --target active --split-by scaffold --epochs 20 --out runs/mine
       mlap train --resume --out runs/mine
     """
     changes: dict[str, Any] = {
@@ -88,22 +109,23 @@ def train(
 
     import torch
 
-    from mlap.training import parallel
+    from mlap.training import Recipe, parallel
     from mlap.training import train as train_network
 
     if threads is not None:
         torch.set_num_threads(threads)
     device = parallel.join_group(resolve_device(device))
-    dataset, recipe = _recipe(dataset, changes, out, resume)
-    graphs = load(dataset, data_root)
+    silent = quiet or as_json or parallel.rank() > 0
+    options = table_options(smiles_column, target, task, split_by, invalid)
+    dataset, options, recipe = _resolve(dataset, options, changes, out, resume)
+    graphs = load(dataset, data_root, silent, **options)
     if recipe is None:
-        recipe = _preset(graphs.name, changes)
+        recipe = Recipe.preset(graphs.name, **changes)
     if graphs.task is None:
         raise UsageError(f"{graphs.name} has no labels to train on")
     norm = {"graph": "GraphNorm", "none": "no normalisation"}.get(recipe.norm, f"{recipe.norm} normalisation")
     out = out or Path("runs") / graphs.name / f"{recipe.architecture}-L{recipe.layers}-{recipe.norm}-s{recipe.seed}"
     splits = ", ".join(f"{len(part):,} {name}" for name, part in graphs.splits.items())
-    silent = quiet or as_json or parallel.rank() > 0
     note(
         f"{recipe.architecture}, {count(recipe.layers, 'layer')}, {norm}, width {recipe.width}, seed {recipe.seed}",
         silent,
@@ -113,7 +135,14 @@ def train(
     try:
         with _progress(recipe, graphs.task, silent) as (on_epoch, on_step):
             trained = train_network(
-                recipe, graphs, out, resume=resume, device=device, source=dataset, on_epoch=on_epoch, on_step=on_step
+                recipe,
+                graphs,
+                out,
+                resume=resume,
+                device=device,
+                source={"source": _absolute(dataset), "options": options},
+                on_epoch=on_epoch,
+                on_step=on_step,
             )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped; continue with `mlap train --resume --out {out}`") from None
@@ -138,8 +167,10 @@ def _settings(pairs: list[str]) -> dict[str, str]:
     return settings
 
 
-def _recipe(dataset: str | None, changes: dict[str, Any], out: Path | None, resume: bool) -> tuple[str, Recipe | None]:
-    """The data set to train on, and the recipe, if it is known before the data are: that of a run to resume."""
+def _resolve(
+    dataset: str | None, options: dict[str, Any], changes: dict[str, Any], out: Path | None, resume: bool
+) -> tuple[str, dict[str, Any], Recipe | None]:
+    """The data set to train on, how to read it, and the recipe of a run to resume: others wait for the data."""
     from mlap.training import Recipe
     from mlap.training.run import CONFIG, read_config
 
@@ -147,7 +178,10 @@ def _recipe(dataset: str | None, changes: dict[str, Any], out: Path | None, resu
         raise UsageError("--resume needs the run directory: --out DIR")
     if resume and out is not None and (out / CONFIG).exists():
         config = read_config(out)
-        return dataset or config["data"]["source"], Recipe.of(config["recipe"]).replace(**changes)
+        recipe = Recipe.of(config["recipe"]).replace(**changes)
+        if dataset is None:
+            return config["data"]["source"], {**config["data"]["options"], **options}, recipe
+        return dataset, options, recipe
     if dataset is None:
         if resume:
             raise UsageError(f"{out} holds no run to resume; name a DATASET to start one")
@@ -155,14 +189,13 @@ def _recipe(dataset: str | None, changes: dict[str, Any], out: Path | None, resu
             "name a DATASET to train on, e.g. `mlap train synthetic`; `mlap data list` shows the known ones"
         )
     Recipe.of(changes)  # a wrong value is an error before the data are read
-    return dataset, None
+    return dataset, options, None
 
 
-def _preset(name: str, changes: dict[str, Any]) -> Recipe:
-    """The paper's recipe for its own data sets, the default one for others."""
-    from mlap.training import PAPER, Recipe
-
-    return Recipe.paper(name, **changes) if name in PAPER else Recipe.of(changes)
+def _absolute(dataset: str) -> str:
+    """The data set as a later command can find it from another folder: a name, or a whole path."""
+    path = Path(dataset).expanduser()
+    return str(path.resolve()) if path.exists() else dataset
 
 
 @contextmanager

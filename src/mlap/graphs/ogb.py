@@ -125,7 +125,7 @@ def ogb_chunks(folder: Path, name: str | None = None, *, graphs_per_chunk: int =
 
 
 def ogb_splits(folder: Path, split: str | None = None, *, name: str | None = None) -> Split:
-    """The indices of the train, valid and test graphs; without any if the folder has no splits.
+    """The indices of the train, valid and test graphs; empty if the folder has no splits.
 
     Args:
         folder: as for `read_ogb`.

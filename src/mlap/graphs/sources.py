@@ -331,3 +331,15 @@ def known_datasets(root: str | Path | None = None) -> list[KnownDataset]:
     for name in dict.fromkeys(("MCF-7", "NCI1", *here)):
         known.append(KnownDataset(name, "TU", _SIZES.get(name), str(here.get(name, "to be downloaded"))))
     return known
+
+
+def is_table(source: str | Path) -> bool:
+    """Whether a source is a table, judged by its name."""
+    return str(source).lower().endswith(TABLE_SUFFIXES)
+
+
+def is_source(text: str, root: str | Path | None = None) -> bool:
+    """Whether a text stands for a data set: an existing path, a table's or packed set's name, or a known name."""
+    root = data_root() if root is None else Path(root)
+    named = text == "synthetic" or ogb_name(text) is not None or text.lower() in {name.lower() for name in TU_NAMES}
+    return named or is_table(text) or text.endswith(packed.SUFFIX) or Path(text).exists() or (root / text).exists()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -114,22 +115,21 @@ def to_text(tables: Sequence[Table], warnings: Sequence[str], width: int = 100) 
     """Tables for the terminal."""
     from rich import box
     from rich.console import Console
-    from rich.padding import Padding
     from rich.table import Table as Grid
     from rich.text import Text
 
-    console = Console(file=io.StringIO(), width=width, color_system=None)
+    parts = []
     for table in tables:
         grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
         for index, column in enumerate(table.columns):
             grid.add_column(Text(column.title), justify="left" if table.is_text(index) else "right", overflow="fold")
         for row in table.shown():
             grid.add_row(*map(Text, row))
-        console.print(Text(table.caption), Text(""), grid, *map(Text, ("", *table.notes, "")), sep="\n")
-    for warning in warnings:
-        console.print(Text("warning:"), Padding(Text(warning), (0, 0, 0, 2)), sep="\n")
-    assert isinstance(console.file, io.StringIO)
-    return "\n".join(line.rstrip() for line in console.file.getvalue().strip().split("\n")) + "\n"
+        drawn = io.StringIO()
+        Console(file=drawn, width=width, color_system=None).print(grid)
+        parts += [table.caption, "\n".join(line.rstrip() for line in drawn.getvalue().splitlines()), *table.notes]
+    parts += [f"warning: {warning}" for warning in warnings]
+    return "\n\n".join(part if "\n" in part else textwrap.fill(part, width) for part in parts) + "\n"
 
 
 def to_markdown(tables: Sequence[Table], warnings: Sequence[str]) -> str:

@@ -24,7 +24,10 @@ from mlap.study.compare import Cell, Comparison, best
 from mlap.study.statistics import Summary
 from mlap.training import PAPER, Recipe
 
-_VERDICT = "Verdict: agrees if the means differ by less than 2 standard errors of their difference."
+_VERDICT = (
+    "Verdict: agrees if the means differ by less than 2 standard errors of their difference, "
+    "which are themselves uncertain with few seeds."
+)
 
 
 def verdict(ours: Summary | None, paper: Summary | None, higher_is_better: bool) -> str | None:

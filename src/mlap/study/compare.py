@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 from mlap.errors import DataError, UsageError, unknown
 from mlap.nn import ARCHITECTURES, NORMS
@@ -195,9 +195,10 @@ def compare(
     contrasts = tuple(_contrast(first, second, selected, higher_is_better) for second in others)
     warnings = [*_run_warnings(runs, cells, settings), *_seed_warnings(cells, selected)]
     warnings += [_too_few(contrast) for contrast in contrasts if _too_few(contrast)]
-    if not contrasts:
-        have = ", ".join(selected)
-        warnings.append(f"nothing to compare {first} with: the study has runs of {have} only; see --reference")
+    if len(selected) == 1:
+        warnings.append(f"the study has runs of one family only, {order[0]}: there is nothing to compare it with")
+    elif first not in selected:
+        warnings.append(f"the study has no {first}: choose one of {', '.join(selected)} with --reference")
     return Comparison(
         runs[0].data_name, runs[0].metric, higher_is_better, settings, cells, selected, contrasts, tuple(warnings)
     )
@@ -224,7 +225,7 @@ def _swept(settings: Mapping[str, tuple[Any, ...]]) -> tuple[str, ...]:
     return tuple(name for name, values in settings.items() if len(values) > 1 and name not in _CELL)
 
 
-def _usable(score: float | None) -> bool:
+def _usable(score: float | None) -> TypeGuard[float]:
     return score is not None and math.isfinite(score)
 
 
@@ -247,8 +248,8 @@ def _cell(runs: Sequence[RunRecord], swept: Sequence[str]) -> Cell:
         recipe.layers,
         tuple(getattr(recipe, name) for name in swept),
         tuple(run.seed for run in runs),
-        tuple(run.valid_score for run in runs if run.valid_score is not None),
-        tuple(run.test_score for run in runs if run.test_score is not None and math.isfinite(run.test_score)),
+        tuple(run.valid_score for run in runs if _usable(run.valid_score)),
+        tuple(run.test_score for run in runs if _usable(run.test_score)),
     )
 
 

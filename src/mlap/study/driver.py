@@ -6,10 +6,11 @@ import platform
 import shutil
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mlap.errors import UsageError
 from mlap.graphs import GraphSet
@@ -106,6 +107,7 @@ def sweep(
     *,
     engine: Engine | None = None,
     graphs: GraphSet | None = None,
+    options: Mapping[str, Any] | None = None,
     data_root: str | Path | None = None,
     device: str = "cpu",
     retry_failed: bool = False,
@@ -127,6 +129,7 @@ def sweep(
         study: the study file; made if there is none. Unfinished runs live in the folder `STUDY.runs` beside it.
         engine: where to run; processes on this machine, one per core, unless given. It is closed at the end.
         graphs: the loaded data, if the caller has them already.
+        options: how to read the data, as `load_graphs` takes it.
         data_root: where data sets lie.
         device: the torch device of every run.
         retry_failed: run those again that failed before.
@@ -138,13 +141,15 @@ def sweep(
     """
     began = time.perf_counter()
     path = Path(study)
-    root = None if data_root is None else str(data_root)
+    source = _absolute(source)
+    root = None if data_root is None else str(Path(data_root).absolute())
+    reading = dict(options or {})
     if graphs is None:
-        graphs = load_graphs(source, root=root)
+        graphs = load_graphs(source, root=root, progress=False, **reading)
     _check(graphs)
     with lock.hold(path, wait=wait, on_wait=on_wait), Study.create(path) as opened:
         recipes = {run_hash(recipe, graphs.fingerprint): recipe for recipe in plan.recipes()}
-        opened.plan(plan.name, plan.axes, recipes.values(), graphs, source)
+        opened.plan(plan.name, plan.axes, recipes.values(), graphs, source, reading)
         opened.reset()
         records = [record for record in opened.runs() if record.fingerprint == graphs.fingerprint]
         outlook = _outlook(plan, graphs, records, retry_failed)
@@ -155,7 +160,16 @@ def sweep(
         hashes = [run_hash(recipe, graphs.fingerprint) for recipe in outlook.pending]
         if hashes:
             jobs = [
-                Job(hash, recipes[hash].as_dict(), source, root, graphs.fingerprint, str(workplace / hash), device)
+                Job(
+                    hash,
+                    recipes[hash].as_dict(),
+                    source,
+                    reading,
+                    root,
+                    graphs.fingerprint,
+                    str(workplace / hash),
+                    device,
+                )
                 for hash in hashes
             ]
             _drive(jobs, engine or LocalEngine(), opened, workplace, on_event or (lambda event: None))
@@ -168,6 +182,12 @@ def sweep(
         failures=[record for record in mine if record.status == "failed"],
         seconds=time.perf_counter() - began,
     )
+
+
+def _absolute(source: str) -> str:
+    """The data as a worker, or a later command, can find them from another folder: a name, or a whole path."""
+    path = Path(source).expanduser()
+    return str(path.resolve()) if source != "synthetic" and path.exists() else source
 
 
 def _check(graphs: GraphSet) -> None:

@@ -18,6 +18,7 @@ class Job:
         hash: its identity.
         recipe: the fields of its recipe.
         source: the data, as `mlap.graphs.sources.load_graphs` takes it.
+        options: how to read them, likewise.
         data_root: where data sets lie; `None` for the default.
         fingerprint: the identity of the data, which a worker checks.
         work_dir: the run directory, from which an interrupted run goes on.
@@ -27,6 +28,7 @@ class Job:
     hash: str
     recipe: dict[str, Any]
     source: str
+    options: dict[str, Any]
     data_root: str | None
     fingerprint: str
     work_dir: str

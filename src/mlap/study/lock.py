@@ -17,6 +17,8 @@ from mlap.errors import MlapError, UsageError
 def hold(study: Path, *, wait: bool = False, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
     """Hold the lock of a study, the file `STUDY.lock` beside it; the file is gone afterwards.
 
+    The study's folder is made if there is none.
+
     Args:
         study: the study.
         wait: wait for another sweep to end, rather than raise.
@@ -24,6 +26,7 @@ def hold(study: Path, *, wait: bool = False, on_wait: Callable[[str], None] | No
     """
     path = study.with_name(f"{study.name}.lock")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = _acquire(path)
         while descriptor is None:
             holder = _holder(path)

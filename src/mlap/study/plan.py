@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from mlap.errors import DataError, UsageError, unknown
+from mlap.graphs.synthetic import VARIANT
 from mlap.nn import ARCHITECTURES
 from mlap.training import PAPER, Recipe
 
@@ -40,8 +41,8 @@ _GROUPS = {"all": tuple(ARCHITECTURES), "paper": PAPER_ARCHITECTURES}
 
 #: a rehearsal in minutes: enough to see a study at work, too little for any conclusion
 QUICK: dict[str, Any] = {
-    "architecture": ("naive", "jk-sum", "mlap-sum", "mlap-weighted"),
-    "layers": (1, 3, 5),
+    "architecture": ("naive", "jk-sum", "mlap-sum"),
+    "layers": (1, 3),
     "norm": "graph",
     "seed": (0, 1, 2),
     "width": 32,
@@ -78,7 +79,7 @@ class Plan:
 
         A value may be a list, and text as on a command line: `"1-3,5"`, `"none,graph"`.
         """
-        base = {**_DEFAULTS, **PAPER.get(data_name, {})}
+        base = Recipe.preset(data_name).as_dict()
         fields: Mapping[str, Any] = {}
         if plan == "paper":
             fields = _paper(data_name)
@@ -109,7 +110,7 @@ class Plan:
 
 def _paper(data_name: str) -> dict[str, Any]:
     """The paper's protocol (section 4.3) for one of its data sets."""
-    if data_name not in PAPER:
+    if data_name not in (*PAPER, VARIANT):
         raise UsageError(
             f"the paper has no protocol for {data_name!r}, only for {', '.join(PAPER)}; "
             "say what to run with --architectures paper --layers 1-10 --graph-norm both --seeds 0-29"
@@ -157,7 +158,7 @@ def _expand(name: str, text: str) -> list[Any]:
     for part in (piece.strip() for piece in text.split(",")):
         if name == "architecture" and part in _GROUPS:
             expanded.extend(_GROUPS[part])
-        elif isinstance(_DEFAULTS[name], int) and (ends := re.fullmatch(r"(\d+)\s*-\s*(\d+)", part)):
+        elif type(_DEFAULTS[name]) is int and (ends := re.fullmatch(r"(\d+)\s*-\s*(\d+)", part)):
             first, last = int(ends[1]), int(ends[2])
             if not first <= last < first + MOST_RUNS:
                 raise UsageError(f"{name}: the range {part} must rise, and by less than {MOST_RUNS:,}")
@@ -171,6 +172,6 @@ def _toml(values: tuple[Any, ...]) -> str:
     """The values of a field as TOML; whole numbers without a gap as a range."""
     if len(values) == 1:
         return json.dumps(values[0])
-    if isinstance(values[0], int) and values == tuple(range(values[0], values[0] + len(values))):
+    if type(values[0]) is int and values == tuple(range(values[0], values[0] + len(values))):
         return f'"{values[0]}-{values[-1]}"'
     return json.dumps(list(values), ensure_ascii=False)

@@ -60,6 +60,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
     ),
     (
+        # How the data were read: a table of molecules has columns to choose, and ways to split it.
+        "ALTER TABLE data ADD COLUMN options TEXT NOT NULL DEFAULT '{}'",
         # What was asked for, and when: a study says by itself whether its runs are the paper's protocol or less.
         """
         CREATE TABLE plans (

@@ -12,7 +12,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
@@ -70,6 +70,7 @@ class RunRecord:
         host: the machine it ran on.
         device: the torch device.
         versions: of the packages that matter.
+        options: how the data were read: the options of `mlap.graphs.load_graphs`.
     """
 
     hash: str
@@ -93,6 +94,7 @@ class RunRecord:
     host: str | None = None
     device: str | None = None
     versions: dict[str, str] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def architecture(self) -> str:
@@ -135,7 +137,7 @@ class PlanRecord:
 _COLUMNS = tuple(
     field.name
     for field in dataclasses.fields(RunRecord)
-    if field.name not in ("data_name", "source", "metric", "higher_is_better")
+    if field.name not in ("data_name", "source", "options", "metric", "higher_is_better")
 )
 _RESULT = ("best_epoch", "valid_score", "test_score", "num_parameters", "epochs")
 _EPOCH = tuple(field.name for field in dataclasses.fields(Epoch))
@@ -167,10 +169,6 @@ class Study:
         path = Path(path)
         if path.is_dir():
             raise UsageError(f"a study is a file, but {path} is a folder; name a file, e.g. {path / 'study.db'}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"cannot make the folder {path.parent} for the study: {error.strerror}") from error
         return cls._connect(path, write=True)
 
     @classmethod
@@ -217,7 +215,7 @@ class Study:
         """All runs, in the order in which they were planned."""
         columns = ", ".join(f"runs.{column}" for column in _COLUMNS)
         rows = self._read(
-            f"SELECT {columns}, data.name AS data_name, source, metric, higher_is_better "
+            f"SELECT {columns}, data.name AS data_name, source, options, metric, higher_is_better "
             "FROM runs JOIN data USING (fingerprint) ORDER BY runs.rowid"
         )
         return [_record(row) for row in rows]
@@ -243,20 +241,33 @@ class Study:
     # ---- writing: the driver of a sweep only -----------------------------------------------------------------
 
     def plan(
-        self, name: str, axes: Mapping[str, Sequence[Any]], recipes: Iterable[Recipe], graphs: GraphSet, source: str
+        self,
+        name: str,
+        axes: Mapping[str, Sequence[Any]],
+        recipes: Iterable[Recipe],
+        graphs: GraphSet,
+        source: str,
+        options: Mapping[str, Any],
     ) -> None:
         """Note what is asked for; runs that are not in the study yet become planned ones."""
         assert graphs.task is not None
-        data = (graphs.fingerprint, graphs.name, source, graphs.task.metric, graphs.task.higher_is_better)
-        runs = [
-            (run_hash(recipe, graphs.fingerprint), graphs.fingerprint, json.dumps(recipe.as_dict()))
-            for recipe in recipes
-        ]
+        data = {
+            "fingerprint": graphs.fingerprint,
+            "name": graphs.name,
+            "source": source,
+            "options": json.dumps(options),
+            "metric": graphs.task.metric,
+            "higher_is_better": graphs.task.higher_is_better,
+        }
         with self._transaction() as execute:
-            execute("INSERT OR IGNORE INTO data VALUES (?, ?, ?, ?, ?)", data)
-            for run in runs:
+            execute(
+                f"INSERT OR IGNORE INTO data ({', '.join(data)}) VALUES ({', '.join('?' * len(data))})",
+                tuple(data.values()),
+            )
+            for recipe in recipes:
                 execute(
-                    "INSERT OR IGNORE INTO runs (hash, fingerprint, recipe, status) VALUES (?, ?, ?, 'planned')", run
+                    "INSERT OR IGNORE INTO runs (hash, fingerprint, recipe, status) VALUES (?, ?, ?, 'planned')",
+                    (run_hash(recipe, graphs.fingerprint), graphs.fingerprint, json.dumps(recipe.as_dict())),
                 )
             execute(
                 "INSERT INTO plans (name, axes, fingerprint, started) VALUES (?, ?, ?, ?)",
@@ -326,6 +337,7 @@ def _record(row: dict[str, Any]) -> RunRecord:
             **row,
             "recipe": Recipe.of(json.loads(row["recipe"])),
             "higher_is_better": bool(row["higher_is_better"]),
+            "options": json.loads(row["options"]),
             "versions": None if versions is None else json.loads(versions),
         }
     )

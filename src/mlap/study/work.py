@@ -8,6 +8,7 @@ import shutil
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from mlap.errors import DataError, MlapError
 from mlap.graphs import GraphSet
@@ -22,7 +23,7 @@ class Workbench:
 
     def __init__(self) -> None:
         self._graphs: GraphSet | None = None
-        self._loaded: tuple[str, str | None] | None = None
+        self._loaded: tuple[str, dict[str, Any], str | None] | None = None
 
     def perform(self, job: Job, on_epoch: Callable[[EpochDone], None]) -> Done | Failed:
         """Train the network of a job, from where it was left; an error is an answer, not an exception."""
@@ -40,7 +41,7 @@ class Workbench:
                 work_dir,
                 resume=True,
                 device=job.device,
-                source=job.source,
+                source={"source": job.source, "options": job.options},
                 on_epoch=tell,
             )
             return Done(
@@ -58,9 +59,10 @@ class Workbench:
             return Failed(job.hash, message, traceback.format_exc(), platform.node())
 
     def _load(self, job: Job) -> GraphSet:
-        if self._graphs is None or self._loaded != (job.source, job.data_root):
-            self._graphs = load_graphs(job.source, root=job.data_root)
-            self._loaded = (job.source, job.data_root)
+        wanted = (job.source, job.options, job.data_root)
+        if self._graphs is None or self._loaded != wanted:
+            self._graphs = load_graphs(job.source, root=job.data_root, progress=False, **job.options)
+            self._loaded = wanted
         if self._graphs.fingerprint != job.fingerprint:
             raise DataError(
                 f"{job.source} is not what the sweep was planned on: fingerprint {self._graphs.fingerprint}, "

@@ -79,7 +79,7 @@ def train(
     *,
     resume: bool = False,
     device: str = "cpu",
-    source: str | None = None,
+    source: Mapping[str, Any] | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> Trained:
@@ -97,7 +97,8 @@ def train(
         out: the run directory; nothing is written without one.
         resume: continue the run in `out` after its last finished epoch; start it if there is none.
         device: a torch device.
-        source: how `graphs` were named by the user, to find them again; their own name unless given.
+        source: how to load `graphs` again, kept in the run's configuration: the `source` and the `options` of
+            `mlap.graphs.load_graphs`; the name of the set without options unless given.
         on_epoch: called after every epoch, also once for each epoch that a resumed run has behind it (by the first
             process, if there are several).
         on_step: called after every training step with the number of steps done in this epoch and in all of it.
@@ -273,7 +274,9 @@ def _seeds(seed: int, epoch: int) -> tuple[int, int]:
     return int(first), int(second)
 
 
-def _prepare(out: Path, recipe: Recipe, graphs: GraphSet, device: str, source: str | None, resume: bool) -> None:
+def _prepare(
+    out: Path, recipe: Recipe, graphs: GraphSet, device: str, source: Mapping[str, Any] | None, resume: bool
+) -> None:
     """Make the run directory, or make sure that it holds the same run."""
     config = _config(recipe, graphs, device, source)
     if not (out / files.CONFIG).exists():
@@ -293,13 +296,13 @@ def _prepare(out: Path, recipe: Recipe, graphs: GraphSet, device: str, source: s
         raise UsageError(f"{out} was started on other data than {graphs.name}: their fingerprints differ")
 
 
-def _config(recipe: Recipe, graphs: GraphSet, device: str, source: str | None) -> dict[str, Any]:
+def _config(recipe: Recipe, graphs: GraphSet, device: str, source: Mapping[str, Any] | None) -> dict[str, Any]:
     objective = Objective.of(graphs)
     return {
         "format": files.FORMAT,
         "recipe": recipe.as_dict(),
         "data": {
-            "source": source or graphs.name,
+            **(source or {"source": graphs.name, "options": {}}),
             "name": graphs.name,
             "fingerprint": graphs.fingerprint,
             "graphs": len(graphs),

@@ -102,6 +102,12 @@ class Recipe:
         return cls.of({**PAPER[dataset], **changes})
 
     @classmethod
+    def preset(cls, dataset: str, **changes: Any) -> Recipe:
+        """What to train with unless told otherwise: the paper's recipe for its data sets, the default for others."""
+        name = "synthetic" if dataset == "synthetic-variant" else dataset
+        return cls.paper(name, **changes) if name in PAPER else cls.of(changes)
+
+    @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Recipe:
         """A recipe of the given fields; values may be text, as on a command line. An unknown field is an error."""
         known = [field.name for field in dataclasses.fields(cls)]

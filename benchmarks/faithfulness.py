@@ -1,0 +1,103 @@
+"""Faithfulness of explanations on ogbg-molhiv: remove the atoms with the highest shares, or others, and compare.
+
+    python benchmarks/faithfulness.py                  # trains two short runs (minutes on one core), then measures
+    python benchmarks/faithfulness.py --run RUN …      # measures trained runs
+
+Writes `results/faithfulness.csv`: for each run and order of removal, the mean change of the logit over test molecules
+and its standard error. The data are looked for in $MLAP_TEST_DATA, by default `../shared/data` beside the checkout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import mlap
+from mlap.analysis.faithfulness import measure_faithfulness
+from mlap.analysis.style import csv_text
+from mlap.graphs.sources import load_graphs
+from mlap.training import Recipe, Run, load_run, train
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+def main() -> None:
+    """Train or load, measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    data = Path(os.environ.get("MLAP_TEST_DATA") or CHECKOUT.parent / "shared" / "data")
+    parser.add_argument("--data", type=Path, default=data / "ogbg_molhiv", help="the data set")
+    parser.add_argument(
+        "--run", type=Path, nargs="+", default=[], help="trained runs; short ones are made unless given"
+    )
+    parser.add_argument("--epochs", type=int, default=6, help="of the short runs")
+    parser.add_argument("--graphs", type=int, default=1000, help="test molecules, drawn at random")
+    parser.add_argument("--out", type=Path, default=CHECKOUT / "results" / "faithfulness.csv")
+    arguments = parser.parse_args()
+
+    torch.set_num_threads(1)
+    graphs = load_graphs(arguments.data)
+    large_enough = graphs.split("test")[np.diff(graphs.node_ptr)[graphs.split("test")] >= 2]
+    chosen = np.random.RandomState(0).permutation(large_enough)[: arguments.graphs]
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        paths = arguments.run or [short_run(graphs, norm, arguments.epochs, folder) for norm in ("none", "graph")]
+        for path in paths:
+            run = load_run(path)
+            for removal in measure_faithfulness(run.network, graphs, chosen):
+                rows.append(
+                    {
+                        **describe(run),
+                        "order": removal.order,
+                        "fraction_removed": removal.fraction,
+                        "nodes_removed": round(removal.nodes, 3),
+                        "molecules": removal.change.n,
+                        "logit_change": round(removal.change.mean, 5),
+                        "logit_change_standard_error": round(removal.change.standard_error or 0, 5),
+                        "size_of_change": round(removal.size.mean, 5),
+                        "size_of_change_standard_error": round(removal.size.standard_error or 0, 5),
+                    }
+                )
+                print(*list(rows[-1].values())[:8], *list(rows[-1].values())[-4:], sep="  ", flush=True)
+    made = {
+        "command": "python " + shlex.join(["benchmarks/faithfulness.py", *sys.argv[1:]]),
+        "versions": f"mlap {mlap.__version__}, torch {torch.__version__}, python {platform.python_version()}",
+        "machine": f"{platform.system()} {platform.machine()}, CPU, 1 thread",
+    }
+    arguments.out.parent.mkdir(exist_ok=True)
+    arguments.out.write_text(csv_text([{**row, **made} for row in rows]), encoding="utf-8")
+    print(f"written to {arguments.out}")
+
+
+def short_run(graphs: mlap.GraphSet, norm: str, epochs: int, folder: str) -> Path:
+    """A small network, trained for a few epochs: far from the paper's, good enough to be explained."""
+    recipe = Recipe.paper(
+        "ogbg-molhiv", layers=3, width=64, norm=norm, epochs=epochs, batch_size=64, lr=1e-3, dropout=0.2
+    )
+    path = Path(folder) / norm
+    train(recipe, graphs, path, on_epoch=lambda epoch: print(f"norm {norm}: {epoch}", flush=True))
+    return path
+
+
+def describe(run: Run) -> dict[str, object]:
+    """What the rows say about a run."""
+    result = run.result or {}
+    return {
+        "architecture": run.recipe.architecture,
+        "layers": run.recipe.layers,
+        "width": run.recipe.width,
+        "norm": run.recipe.norm,
+        "epochs": run.recipe.epochs,
+        "test_rocauc": round(result.get("test_score") or float("nan"), 4),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Do shares matter? Remove the nodes that a logit owes most to, and see whether it changes more than by chance."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mlap.analysis.explanation import explain
+from mlap.errors import UsageError
+from mlap.graphs import Features, GraphSet
+from mlap.nn import GraphNetwork
+from mlap.study.statistics import Summary, summarise
+from mlap.training import predict_logits
+
+#: The orders in which nodes are removed: by share from the highest or the lowest, by attention summed over levels, by
+#: chance.
+ORDERS = ("highest share", "lowest share", "highest attention", "random")
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What removing nodes did to a logit, over several graphs.
+
+    Args:
+        order: one of `ORDERS`.
+        fraction: of each graph's nodes that were removed, rounded, but at least one.
+        nodes: how many that were per graph, on average.
+        change: of the logit, signed.
+        size: of the change, unsigned.
+    """
+
+    order: str
+    fraction: float
+    nodes: float
+    change: Summary
+    size: Summary
+
+
+def measure_faithfulness(
+    network: GraphNetwork,
+    graphs: GraphSet,
+    indices: Sequence[int] | NDArray[np.int64],
+    *,
+    output: int = 0,
+    fractions: Sequence[float] = (0.05, 0.1, 0.2, 0.3, 0.5),
+    draws: int = 5,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+) -> list[Removal]:
+    """Remove nodes in several orders and compare the logits, with the network in evaluation mode.
+
+    A node is removed with its edges; the features of those that stay are left as they were.
+
+    Args:
+        network: its shares must be exact; see `explain`.
+        graphs: the set.
+        indices: which graphs; each needs at least two nodes.
+        output: which logit.
+        fractions: of nodes to remove.
+        draws: random removals per graph, whose changes are averaged.
+        seed: of the random removals.
+        device: a torch device.
+    """
+    part = graphs.subset(indices)
+    sizes = np.diff(part.node_ptr)
+    if not len(part) or sizes.min() < 2:
+        raise UsageError("nodes can only be removed from graphs of at least two nodes")
+    everything = np.arange(len(part))
+    explained = list(explain(network, part, everything, device))
+    if any(one.shares is None for one in explained):
+        raise UsageError(f"there are no shares to follow: {explained[0].reason}")
+    shares = np.concatenate([one.shares.sum(axis=1)[:, output] for one in explained if one.shares is not None])
+    attention = np.concatenate([one.attention.sum(axis=1) for one in explained])
+    before = np.array([one.logits[output] for one in explained])
+    random = np.random.RandomState(seed)
+
+    def changes(score: NDArray[Any], removed: NDArray[np.int64]) -> NDArray[np.float64]:
+        kept = remove_nodes(part, _rank(part, score) >= np.repeat(removed, sizes))
+        after = predict_logits(network, kept, everything, device).numpy()[:, output]
+        return np.asarray(after - before, dtype=np.float64)
+
+    found = []
+    for fraction in fractions:
+        removed = np.clip(np.rint(fraction * sizes), 1, sizes - 1).astype(np.int64)
+        chance = np.stack([changes(random.random_sample(len(shares)), removed) for _ in range(draws)])
+        outcomes = {
+            "highest share": changes(shares, removed)[None],
+            "lowest share": changes(-shares, removed)[None],
+            "highest attention": changes(attention, removed)[None],
+            "random": chance,
+        }
+        for order in ORDERS:
+            signed = summarise(outcomes[order].mean(axis=0).tolist())
+            unsigned = summarise(np.abs(outcomes[order]).mean(axis=0).tolist())
+            found.append(Removal(order, fraction, float(removed.mean()), signed, unsigned))
+    return found
+
+
+def remove_nodes(graphs: GraphSet, keep: NDArray[np.bool_]) -> GraphSet:
+    """The set without some of its nodes and without the edges that end in them; splits are left behind.
+
+    Args:
+        graphs: the set.
+        keep: `(num_nodes,)`, which nodes stay.
+    """
+    owner = np.repeat(np.arange(len(graphs)), np.diff(graphs.edge_ptr))
+    ends = graphs.edges.astype(np.int64) + graphs.node_ptr[owner]
+    stays = keep[ends].all(axis=0)
+    before = np.concatenate(([0], np.cumsum(keep)))  # how many of the nodes before a node stay
+    node_ptr = before[graphs.node_ptr]
+
+    def rows(features: Features | None, chosen: NDArray[np.bool_]) -> Features | None:
+        return None if features is None else dataclasses.replace(features, values=features.values[chosen])
+
+    return dataclasses.replace(
+        graphs,
+        node_ptr=node_ptr,
+        edge_ptr=np.concatenate(([0], np.cumsum(stays)))[graphs.edge_ptr],
+        edges=before[ends[:, stays]] - node_ptr[owner[stays]],
+        node_features=rows(graphs.node_features, keep),
+        edge_features=rows(graphs.edge_features, stays),
+        splits={},
+    )
+
+
+def _rank(graphs: GraphSet, score: NDArray[Any]) -> NDArray[np.int64]:
+    """The place of each node in its graph, 0 for the highest score."""
+    owner = np.repeat(np.arange(len(graphs)), np.diff(graphs.node_ptr))
+    order = np.lexsort((-score, owner))
+    rank = np.empty(len(score), dtype=np.int64)
+    rank[order] = np.arange(len(score)) - graphs.node_ptr[owner]
+    return rank

@@ -1,0 +1,149 @@
+"""`mlap probe`: what each level of trained networks knows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mlap.cli.common import DataRoot, Device, Json, Quiet, count, load_data_of, note, print_json, resolve_device
+
+if TYPE_CHECKING:
+    from mlap.analysis import Inspection, ProbeRow
+    from mlap.study.statistics import Summary
+
+
+def probe(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Run directories of one recipe, which differ in their seeds only.", metavar="RUN…"),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where to write the figures.  [default: RUN/probe]")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Another DATASET to look at.  [default: the one they were trained on]")
+    ] = None,
+    tsne: Annotated[bool, typer.Option("--tsne/--no-tsne", help="Draw t-SNE maps of the first run (minutes).")] = True,
+    tsne_graphs: Annotated[
+        int, typer.Option(min=0, help="Map so many graphs, drawn at random if there are more; 0 for all.")
+    ] = 1000,
+    seed: Annotated[int, typer.Option(help="Of the probes and the maps.")] = 0,
+    device: Device = "auto",
+    data_root: DataRoot = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find out what each level knows: linear classifiers on every level and on the aggregate, as in the paper.
+
+    With several runs scores are means with standard errors, and the aggregate is compared with each level by the
+    Mann–Whitney U test, Bonferroni-corrected. Figures (each as SVG, PNG and CSV): the probes, t-SNE maps, how alike the
+    nodes of a graph become from level to level, and the layer weights of networks that have any.
+
+    \b
+    Examples:
+      mlap probe runs/synthetic/mlap-sum-L10-none-s*
+      mlap probe runs/mine --no-tsne --json
+    """
+    from mlap.analysis import inspect_runs, write_inspection
+    from mlap.training import load_run
+
+    silent = quiet or as_json
+    trained = [load_run(run) for run in runs]
+    graphs = load_data_of(trained[0], data, data_root, silent)
+    if data is None and graphs.fingerprint != trained[0].config["data"]["fingerprint"]:
+        note(f"note: {graphs.name} is not what the networks were trained on any more (fingerprints differ)", as_json)
+    if trained[0].recipe.norm != "none":
+        note("note: the paper looks into networks without normalisation (--no-graph-norm)", silent)
+    max_mapped = (tsne_graphs or None) if tsne else 0
+    with _progress(silent) as on_step:
+        inspection = inspect_runs(
+            trained, graphs, max_mapped=max_mapped, seed=seed, device=resolve_device(device), on_step=on_step
+        )
+    out = out or runs[0] / "probe"
+    files = write_inspection(inspection, out)
+    if as_json:
+        print_json({"runs": [str(run) for run in runs], **_content(inspection), "files": [str(file) for file in files]})
+        return
+    _print_tables(inspection)
+    note(f"{count(len(files) // 3, 'figure')} written to {out} (each as SVG, PNG and CSV)", quiet)
+
+
+@contextmanager
+def _progress(silent: bool) -> Iterator[Callable[[str, int, int], None] | None]:
+    if silent or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = BarColumn(bar_width=24), TimeElapsedColumn(), TextColumn("{task.description}")
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("")
+        yield lambda what, done, total: progress.update(bar, description=what, completed=done, total=total)
+
+
+def _print_tables(inspection: Inspection) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from mlap.study.statistics import smallest_p
+
+    metric = inspection.task.metric_label
+    number = len(inspection.runs)
+    console = Console()
+    for question, rows in inspection.tables.items():
+        levels = len(rows) - 1
+        over = f"mean ± standard error of {number} runs" if number > 1 else "1 run"
+        typer.echo(f"{question}: {metric} of linear classifiers, {over}")
+        compared = number > 1 and levels > 0
+        headers = ["level", "train", "test", *(["p one-sided", "p two-sided", "effect r"] if compared else [])]
+        table = Table(*headers, box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(row.level, _scores(row.train), _scores(row.test), *(_comparison(row) if compared else ()))
+        console.print(table)
+        if compared:
+            least = min(1.0, levels * smallest_p(number, number))
+            typer.echo(
+                f"p: aggregate against level, Mann–Whitney on test scores, corrected for {count(levels, 'level')}"
+                f" (with {number} runs at least {least:.2g}); r > 0: the aggregate is better\n"
+            )
+        else:
+            typer.echo("")
+
+
+def _scores(summary: Summary) -> str:
+    error = summary.standard_error
+    return f"{summary.mean:.4f}" + ("" if error is None else f" ± {error:.4f}")
+
+
+def _comparison(row: ProbeRow) -> tuple[str, ...]:
+    if row.against is None:
+        return "", "", ""
+    return f"{row.p_one_sided:.2g}", f"{row.p_two_sided:.2g}", f"{row.against.r:+.3f}"
+
+
+def _content(inspection: Inspection) -> dict[str, Any]:
+    from mlap.analysis.figures import MEASURES, probe_row
+
+    return {
+        "data": inspection.graphs.name,
+        "metric": inspection.task.metric,
+        "seeds": [run.recipe.seed for run in inspection.runs],
+        "probes": [probe_row(question, row) for question, rows in inspection.tables.items() for row in rows],
+        "smoothing": [
+            {"seed": run.recipe.seed, **{name: _known(getattr(found, name)) for name in MEASURES}}
+            for run, found in zip(inspection.runs, inspection.smoothings, strict=True)
+        ],
+        "layer_weights": None if inspection.weights is None else inspection.weights.tolist(),
+        "mapped_graphs": None if inspection.maps is None else len(inspection.maps.rows),
+    }
+
+
+def _known(values: Any) -> list[float | None]:
+    """Numbers for JSON, in which there is no NaN."""
+    return [None if value != value else float(value) for value in values]

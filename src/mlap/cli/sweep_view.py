@@ -1,0 +1,144 @@
+"""What `mlap sweep` shows while it runs: a live view on a terminal, a line per finished run elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from mlap.study.driver import Outlook, Started
+from mlap.study.engine import Died, Done, EpochDone, Event, Failed
+from mlap.study.store import run_hash
+
+if TYPE_CHECKING:
+    from mlap.training import Recipe
+
+#: failures that the live view lists; the end of the sweep lists them all
+_SHOWN_FAILURES = 5
+
+
+class SweepView:
+    """Shows a sweep on stderr; give it every event.
+
+    Args:
+        outlook: where the plan stood when the sweep started.
+        costs: the estimated seconds of every pending run: they decide how much of the way a run is.
+        console: where to write.
+    """
+
+    def __init__(self, outlook: Outlook, costs: Sequence[float], console: Console | None = None) -> None:
+        assert outlook.graphs.task is not None
+        self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+        self._plan = outlook.plan
+        self._metric = outlook.graphs.task.metric_label
+        hashes = [run_hash(recipe, outlook.graphs.fingerprint) for recipe in outlook.pending]
+        self._costs = dict(zip(hashes, (cost or 1.0 for cost in costs), strict=True))
+        self._recipes: dict[str, Recipe] = dict(zip(hashes, outlook.pending, strict=True))
+        self._epochs: dict[str, tuple[int, float | None]] = {}  # running → epochs done, last validation score
+        self._finished = 0
+        self._paid = 0.0
+        self._failures: list[str] = []
+        self._began = time.monotonic()
+        self._first_epoch: float | None = None  # workers need seconds to start, which say nothing about their pace
+        self._live = None
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, refresh_per_second=4, transient=True, get_renderable=self._picture)
+
+    def __enter__(self) -> SweepView:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, event: Started | Event) -> None:
+        """Take note of an event."""
+        if isinstance(event, Started):
+            self._epochs[event.hash] = (0, None)
+            return
+        if isinstance(event, EpochDone):
+            self._first_epoch = self._first_epoch or time.monotonic()
+            self._epochs[event.hash] = (event.epoch["epoch"], event.epoch["valid_score"])
+            return
+        del self._epochs[event.hash]
+        label = self._label(event.hash)
+        if isinstance(event, Died):
+            self._say(f"{label}  goes on in another process: {event.reason}")
+            return
+        self._finished += 1
+        self._paid += self._costs[event.hash]
+        if isinstance(event, Failed):
+            self._failures.append(f"{label}  failed: {event.error}")
+            self._say(f"{self._finished}/{len(self._recipes)}  {self._failures[-1]}")
+        elif isinstance(event, Done) and self._live is None:
+            result = event.result
+            test = "" if result["test_score"] is None else f"  test {result['test_score']:.4f}"
+            took = duration(sum(epoch["seconds"] for epoch in event.history))
+            self._say(
+                f"{self._finished}/{len(self._recipes)}  {label}  validation {self._metric} "
+                f"{result['valid_score']:.4f}{test}  {took}{self._left()}"
+            )
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, markup=False)
+
+    def _label(self, hash: str) -> str:
+        recipe = self._recipes[hash]
+        usual = ("architecture", "layers", "norm", "seed")
+        swept = [name for name, values in self._plan.axes.items() if len(values) > 1 and name not in usual]
+        others = "".join(f" {name}={getattr(recipe, name)}" for name in swept)
+        return f"{recipe.architecture} L{recipe.layers} {recipe.norm} s{recipe.seed}{others}"
+
+    def _share(self) -> float:
+        """How much of the way is behind us, from 0 to 1."""
+        under_way = sum(
+            self._costs[hash] * epochs / self._recipes[hash].epochs for hash, (epochs, _) in list(self._epochs.items())
+        )
+        return (self._paid + under_way) / sum(self._costs.values())
+
+    def _left(self) -> str:
+        share = self._share()
+        if self._first_epoch is None or not 0 < share < 1 - 1e-9:
+            return ""
+        return f"  ({duration((time.monotonic() - self._first_epoch) * (1 - share) / share)} left)"
+
+    def _picture(self) -> Group:
+        """The live view at this moment."""
+        elapsed = time.monotonic() - self._began
+        share = self._share()
+        pace = f"{self._finished / elapsed * 3600:,.0f} runs per hour" if self._finished else "starting"
+        head = Table.grid(padding=(0, 2))
+        head.add_row(
+            f"{self._finished:,}/{len(self._recipes):,} runs",
+            ProgressBar(total=1, completed=share, width=30),
+            f"{share:.0%}",
+            f"{duration(elapsed)}{self._left()}",
+            pace,
+            Text(f"{len(self._failures)} failed" if self._failures else "", style="red"),
+        )
+        running = Table.grid(padding=(0, 2))
+        for hash, (epochs, score) in list(self._epochs.items()):
+            shown = "" if score is None else f"validation {self._metric} {score:.4f}"
+            running.add_row(f"  {self._label(hash)}", f"epoch {epochs}/{self._recipes[hash].epochs}", shown)
+        return Group(head, running, *(Text(f"  {line}", style="red") for line in self._failures[-_SHOWN_FAILURES:]))
+
+
+def duration(seconds: float) -> str:
+    """A time span for people.
+
+    >>> [duration(s) for s in (0.25, 12.3, 200, 5000, 200_000)]
+    ['0.2 s', '12 s', '3.3 min', '1.4 h', '2.3 days']
+    """
+    for size, unit in ((86_400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"

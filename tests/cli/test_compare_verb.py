@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import csv
+import io
+import sqlite3
+from pathlib import Path
+
+import pytest
+from conftest import Command
+
+from mlap.graphs import GraphSet, synthetic
+from mlap.study import Study
+from mlap.study.engine import Done, Failed
+from mlap.study.store import run_hash
+from mlap.training import Recipe
+
+
+def add(study: Study, graphs: GraphSet, recipe: Recipe, valid: float, test: float | None) -> None:
+    study.plan("grid", {}, [recipe], graphs, "synthetic")
+    name = run_hash(recipe, graphs.fingerprint)
+    result = {"best_epoch": 1, "valid_score": valid, "test_score": test, "num_parameters": 1, "epochs": 1}
+    epoch = {"epoch": 1, "lr": 0.1, "train_loss": 1.0, "valid_loss": 1.0, "valid_score": valid, "seconds": 1.0}
+    study.start(name)
+    study.finish(Done(name, result, [epoch], "here", "cpu", {}))
+
+
+@pytest.fixture
+def graphs() -> GraphSet:
+    return synthetic(graphs_per_class=2)
+
+
+@pytest.fixture
+def study(tmp_path: Path, graphs: GraphSet) -> Path:
+    """Three seeds of two architectures at two depths; mlap-sum is better, and deeper is better. One run failed."""
+    path = tmp_path / "study.db"
+    with Study.create(path) as study:
+        for seed in range(3):
+            for layers in (1, 2):
+                for architecture, error in (("naive", 0.5), ("mlap-sum", 0.4)):
+                    recipe = Recipe.paper("synthetic", architecture=architecture, layers=layers, seed=seed)
+                    score = error - 0.1 * layers + 0.01 * seed
+                    add(study, graphs, recipe, score, score + 0.005)
+        failed = Recipe.paper("synthetic", architecture="naive", layers=2, seed=3)
+        study.plan("grid", {}, [failed], graphs, "synthetic")
+        study.fail(Failed(run_hash(failed, graphs.fingerprint), "out of memory", "", "here"))
+    return path
+
+
+def test_json(mlap: Command, study: Path) -> None:
+    answer = mlap("compare", study, "--json")
+    assert (answer.code, answer.err) == (0, "")
+    content = answer.json
+    assert (content["data"], content["metric"], content["higher_is_better"]) == ("synthetic", "error_rate", False)
+    assert list(content["tables"]) == ["results", "significance", "summary", "full"]
+    ours = [row for row in content["tables"]["results"]["rows"] if row["source"] == "ours"]
+    assert [(row["family"], row["aggregator"], row["layers"], row["norm"]) for row in ours] == [
+        ("naive", None, 2, "graph"),
+        ("mlap", "sum", 2, "graph"),
+    ]
+    assert ours[1]["test"]["mean"] == pytest.approx(0.215)
+    (contrast,) = content["tables"]["significance"]["rows"]
+    assert (contrast["p_one_sided"], contrast["p_two_sided"]) == (pytest.approx(0.05), pytest.approx(0.1))
+    assert content["warnings"][0] == "of 13 runs, 1 failed: they are left out"
+    assert any("3 and 3 seeds are too few" in warning for warning in content["warnings"])
+
+
+def test_text_with_warnings(mlap: Command, study: Path) -> None:
+    answer = mlap("compare", study)
+    assert answer.code == 0
+    assert max(map(len, answer.out.split("\n"))) <= 100
+    assert "warning: of 13 runs, 1 failed" in answer.out
+    assert "0.2150 ± 0.0058" in answer.out
+    assert "0.0150 ± 0.0006" in answer.out  # the paper's
+    only = mlap("compare", study, "--table", "significance").out
+    assert only.startswith("Mann–Whitney U test")
+    assert "Best depth" not in only
+
+
+def test_csv_has_the_table_on_stdout_and_the_warnings_on_stderr(mlap: Command, study: Path) -> None:
+    answer = mlap("compare", study, "--table", "full", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(answer.out)))
+    assert [(row["architecture"], row["layers"]) for row in rows] == [
+        ("naive", "1"),
+        ("naive", "2"),
+        ("mlap-sum", "1"),
+        ("mlap-sum", "2"),
+    ]
+    assert float(rows[3]["valid_mean"]) == pytest.approx(0.21)
+    assert answer.err.startswith("warning: of 13 runs, 1 failed")
+    refused = mlap("compare", study, "--format", "csv")
+    assert refused.code == 2
+    assert refused.error.startswith("a CSV file holds one table; choose it with --table")
+
+
+@pytest.mark.parametrize(
+    ("form", "sign"), [("markdown", "| naive |"), ("latex", r"\toprule"), ("text", "naive   ours")]
+)
+def test_a_file(mlap: Command, study: Path, tmp_path: Path, form: str, sign: str) -> None:
+    out = tmp_path / "tables"
+    answer = mlap("compare", study, "--format", form, "--out", out)
+    assert (answer.code, answer.out, answer.err) == (0, "", f"written to {out}\n")
+    assert sign in out.read_text(encoding="utf-8")
+    assert mlap("compare", study, "--format", form).out == out.read_text(encoding="utf-8")
+    assert mlap("compare", study, "--out", tmp_path / "no" / "folder").error.startswith("cannot write")
+
+
+def test_reference_and_families(mlap: Command, study: Path) -> None:
+    rows = mlap("compare", study, "--reference", "naive", "--family", "mlap-sum=ours", "--json").json["tables"]
+    assert [row["comparison"] for row in rows["significance"]["rows"]] == ["naive vs ours"]
+    assert rows["results"]["rows"][-1]["aggregator"] == "mlap-sum"
+    wrong = mlap("compare", study, "--family", "mlap-sum")
+    assert (wrong.code, wrong.error) == (2, "--family takes ARCHITECTURE=FAMILY, got 'mlap-sum'")
+    wrong = mlap("compare", study, "--reference", "mlp")
+    assert (wrong.code, wrong.error) == (2, "unknown family 'mlp'; did you mean 'mlap'? Known: naive, mlap")
+
+
+def test_several_data_sets(mlap: Command, study: Path) -> None:
+    other = synthetic(graphs_per_class=3)
+    with Study.create(study) as opened:
+        add(opened, other, Recipe.paper("synthetic", architecture="naive"), 0.25, None)
+    wrong = mlap("compare", study)
+    assert wrong.code == 2
+    assert "2 different data sets called synthetic" in wrong.error
+    content = mlap("compare", study, "--data", other.fingerprint[:12], "--json").json
+    assert content["tables"]["results"]["rows"][0]["test"] is None
+    wrong = mlap("compare", study, "--data", "MCF-7")
+    assert (wrong.code, wrong.error) == (2, "unknown data set in the study 'MCF-7'; Known: synthetic")
+
+
+def test_what_is_not_a_study(mlap: Command, tmp_path: Path) -> None:
+    wrong = mlap("compare", "nothing.db")
+    assert wrong.code == 2
+    assert wrong.error.startswith("there is no study nothing.db")
+    (tmp_path / "text.db").write_text("not a database, but long enough to look like one" * 100)
+    assert mlap("compare", "text.db").code == 1
+    with sqlite3.connect(tmp_path / "other.db") as other:
+        other.execute("CREATE TABLE mine (x)")
+    other.close()
+    assert mlap("compare", "other.db").code == 1
+    Study.create(tmp_path / "empty.db").close()
+    wrong = mlap("compare", "empty.db")
+    assert (wrong.code, wrong.error) == (1, "the study has no runs yet; `mlap sweep` adds some")
+
+
+def test_a_study_without_a_finished_run(mlap: Command, tmp_path: Path, graphs: GraphSet) -> None:
+    with Study.create(tmp_path / "planned.db") as study:
+        study.plan("grid", {}, [Recipe(), Recipe(seed=1)], graphs, "synthetic")
+    wrong = mlap("compare", "planned.db")
+    assert wrong.code == 1
+    assert wrong.error == "none of the 2 runs on synthetic has a validation score: 2 not finished"

@@ -1,0 +1,198 @@
+"""`mlap sweep` as its users meet it."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from pathlib import Path
+
+import pytest
+from conftest import Command
+from rich.console import Console
+from study_tools import InProcessEngine, tiny_plan
+
+from mlap.cli.sweep_view import SweepView, duration
+from mlap.graphs import packed
+from mlap.study import Plan, Study, look, run_hash
+from mlap.study.driver import Started
+from mlap.study.engine import Died, EpochDone, Event, Failed, Job
+
+FAST = ("--layers", "1-2", "--set", "width=8", "--set", "epochs=2", "--study", "s.db")
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> list[InProcessEngine]:
+    """The engines that were made; jobs run in this process, which is all but the start of workers."""
+    made: list[InProcessEngine] = []
+
+    def make(workers: int | None) -> InProcessEngine:
+        made.append(InProcessEngine(workers or 2))
+        return made[-1]
+
+    monkeypatch.setattr("mlap.study.LocalEngine", make)
+    return made
+
+
+def test_real_workers_then_nothing_is_left_to_run(mlap: Command, tiny: Path) -> None:
+    answer = mlap("sweep", tiny, *FAST, "--workers", 1, "--json")
+    assert (answer.code, answer.err) == (0, "")
+    result = answer.json
+    assert {key: result[key] for key in ("runs", "done", "ran", "failed")} == {
+        "runs": 2,
+        "done": 2,
+        "ran": 2,
+        "failed": 0,
+    }
+    assert result["plan"]["layers"] == [1, 2]
+    again = mlap("sweep", tiny, *FAST)
+    assert again.code == 0
+    assert "2 runs: 2 done, 0 to run" in again.err
+    assert re.fullmatch(r"s\.db: 2 of 2 runs done  \(0 now, in .*\)\n", again.out)
+    assert sorted(os.listdir()) == ["s.db", "tiny.graphs"]
+
+
+def test_what_people_see(mlap: Command, tiny: Path, engines: list[InProcessEngine]) -> None:
+    answer = mlap("sweep", tiny, *FAST, "-a", "naive,mlap-sum", "--graph-norm", "both", "--workers", 3)
+    assert answer.code == 0
+    lines = answer.err.splitlines()
+    assert lines[0] == "# plan grid for synthetic-variant: 2 architecture × 2 layers × 2 norm"
+    blank = lines.index("")
+    Path("printed.toml").write_text("\n".join(lines[:blank]))
+    plan = Plan.of("mine", "printed.toml")
+    assert (
+        plan.axes
+        == Plan.of("synthetic", architecture="naive,mlap-sum", layers="1-2", norm="none,graph", width=8, epochs=2).axes
+    )
+    assert lines[blank + 1] == "8 runs: 0 done, 8 to run"
+    assert re.fullmatch(r"about .* of a core: .* with 3 workers  \(8 kinds of network timed in .*\)", lines[blank + 2])
+    assert len(lines) == blank + 3 + 8
+    score = r"validation error rate \d\.\d{4}  test \d\.\d{4}"
+    assert re.fullmatch(rf"1/8  naive L1 none s0  {score}  .* s  \(.* left\)", lines[blank + 3])
+    assert re.fullmatch(rf"8/8  mlap-sum L2 graph s0  {score}  .* s", lines[-1])
+    assert answer.out.startswith("s.db: 8 of 8 runs done  (8 now, in ")
+
+
+def test_a_dry_run_writes_nothing(mlap: Command, tiny: Path) -> None:
+    answer = mlap("sweep", tiny, "--plan", "quick", "--dry-run")
+    assert (answer.code, answer.err) == (0, "")
+    assert "a rehearsal: small networks, few epochs, few seeds" in answer.out
+    assert "18 runs: 0 done, 18 to run" in answer.out
+    assert os.listdir() == ["tiny.graphs"]
+    costs = mlap("sweep", tiny, *FAST, "--seeds", "0-4", "--workers", 2, "--dry-run", "--json").json
+    assert (costs["runs"], costs["done"], costs["failed"], costs["to_run"], costs["workers"]) == (10, 0, 0, 10, 2)
+    assert costs["core_hours"] > 0
+    assert costs["plan"]["seed"] == [0, 1, 2, 3, 4]
+
+
+def test_failures_are_listed_and_the_exit_code_is_1(
+    mlap: Command, tiny: Path, engines: list[InProcessEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def instead(job: Job) -> Event | None:
+        return Failed(job.hash, "no luck", "Traceback …", "here") if job.recipe["layers"] == 2 else None
+
+    monkeypatch.setattr("mlap.study.LocalEngine", lambda workers: InProcessEngine(1, instead))
+    answer = mlap("sweep", tiny, *FAST, "--quiet")
+    assert answer.code == 1
+    assert answer.err == "mlap-sum L2 graph s0  failed: no luck\n"
+    assert answer.out == "s.db: 1 of 2 runs done, 1 failed (--retry-failed runs them again)\n"
+    assert "1 failed before" in mlap("sweep", tiny, *FAST, "--dry-run").out
+
+    monkeypatch.setattr("mlap.study.LocalEngine", lambda workers: InProcessEngine(1))
+    answer = mlap("sweep", tiny, *FAST, "--retry-failed", "--json", "--keep-models")
+    assert answer.code == 0
+    assert (answer.json["done"], answer.json["ran"], answer.json["failures"]) == (2, 1, [])
+    (folder,) = Path("s.db.runs").iterdir()
+    assert mlap("evaluate", folder, "--json").code == 0
+
+
+def test_every_option_reaches_the_study(mlap: Command, tiny: Path, engines: list[InProcessEngine]) -> None:
+    Path("mine.toml").write_text("width = 4\nlayers = 1\nepochs = 1\nseed = [3, 4]\n")
+    options = "--plan mine.toml --seeds 5 --graph-norm off --set lr=0.1,0.2 --set dropout=0 --device cpu"
+    answer = mlap("sweep", tiny, *options.split(), "--study", "new/s.db", "--json")
+    assert answer.code == 0
+    assert engines[0].capacity == 2
+    with Study.open("new/s.db") as study:
+        runs = study.runs()
+        assert [plan.name for plan in study.plans()] == ["mine.toml"]
+    assert [(run.recipe.lr, run.seed, run.norm, run.recipe.width) for run in runs] == [
+        (lr, 5, "none", 4) for lr in (0.1, 0.2)
+    ]
+    assert runs[0].source == str(tiny.resolve())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--layers 0", "layers must be at least 1, got 0"),
+        ("--graph-norm yes", "--graph-norm must be on, off or both, got 'yes'"),
+        ("--set epochs", "--set takes KEY=VALUE or KEY=VALUE,VALUE, got 'epochs'"),
+        ("--set epoch=3", "unknown field of a recipe 'epoch'; did you mean 'epochs'"),
+        ("--layers 3 --set layers=4", "layers is given twice: as 3 and as 4"),
+        ("--plan papre", "there is no plan 'papre'; known: paper, quick, or a TOML file"),
+        ("--engine spark", "unknown engine 'spark'"),
+        ("--workers 0", "Invalid value for '--workers'"),
+        ("--architectures mlap-sum,mlp", "unknown architecture 'mlp'"),
+    ],
+)
+def test_a_wrong_call_is_one_line(mlap: Command, options: str, message: str) -> None:
+    answer = mlap("sweep", "no-such-data", *options.split())
+    assert answer.code == 2
+    assert message in answer.error
+
+
+def test_a_stop_says_how_to_go_on(
+    mlap: Command, tiny: Path, engines: list[InProcessEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def instead(job: Job) -> Event | None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mlap.study.LocalEngine", lambda workers: InProcessEngine(1, instead))
+    answer = mlap("sweep", tiny, *FAST, "--quiet")
+    assert answer.code == 1
+    assert answer.error == "stopped; the same command goes on where this one ended"
+
+
+# ---- the live view -------------------------------------------------------------------------------------------------
+
+
+def test_the_live_view(tiny: Path, tmp_path: Path) -> None:
+    graphs = packed.load(tiny)
+    outlook = look(tiny_plan(seed="0-3", width="4,8", epochs=10), graphs, tmp_path / "s.db")
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=140, color_system=None)
+    first, second, third = (run_hash(recipe, graphs.fingerprint) for recipe in outlook.pending[:3])
+    with SweepView(outlook, [1.0] * 8, console) as view:
+        for hash, recipe in zip((first, second, third), outlook.pending, strict=False):
+            view(Started(hash, recipe))
+        view(EpochDone(first, {"epoch": 5, "valid_score": 0.25}))
+        view(Died(second, "the worker was killed by SIGKILL"))
+        view(Failed(third, "the training loss became nan", "", "here"))
+        picture = console.render_str("")
+        with console.capture() as capture:
+            console.print(view._picture())
+        picture = capture.get()
+    assert "1/8 runs" in picture
+    assert "19%" in picture  # one run of eight is over, and half of another
+    assert "left)" in picture
+    assert "1 failed" in picture
+    assert re.search(r"mlap-sum L5 graph s0 width=4 +epoch 5/10 +validation error rate 0\.2500", picture)
+    assert "mlap-sum L5 graph s1" not in picture
+    assert "failed: the training loss became nan" in picture
+    assert "goes on in another process: the worker was killed by SIGKILL" in screen.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.25, "0.2 s"),
+        (12.3, "12 s"),
+        (89, "89 s"),
+        (200, "3.3 min"),
+        (5000, "83.3 min"),
+        (6000, "1.7 h"),
+        (2e5, "2.3 days"),
+    ],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
