@@ -1,4 +1,4 @@
-"""What the tests of sweeps share: a tiny data set, an engine that runs jobs in this very process, and real processes."""
+"""What the tests of sweeps share: a tiny data set, an engine in this very process, and other processes."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from mlap.errors import DataError, MlapError, UsageError
-    from mlap.graphs import Features, GraphBatch, GraphSet, Task, synthetic
+    from mlap.graphs import Features, GraphBatch, GraphSet, Task, from_networkx, from_pyg, load_graphs, synthetic
     from mlap.nn import GraphNetwork, MultiLevelAttentionPooling, Trace, graph_network
     from mlap.training import Recipe, Run, evaluate, load_run, train
 
@@ -37,7 +37,10 @@ _ROOMS = {
     "Trace": "nn",
     "UsageError": "errors",
     "evaluate": "training",
+    "from_networkx": "graphs",
+    "from_pyg": "graphs",
     "graph_network": "nn",
+    "load_graphs": "graphs",
     "load_run": "training",
     "synthetic": "graphs",
     "train": "training",

@@ -29,7 +29,9 @@ def random_graphs(
     if task is not None:
         order = rng.permutation(len(sizes))
         cuts = len(sizes) * 3 // 5, len(sizes) * 4 // 5
-        splits = {name: np.sort(part) for name, part in zip(("train", "valid", "test"), np.split(order, cuts), strict=True)}
+        splits = {
+            name: np.sort(part) for name, part in zip(("train", "valid", "test"), np.split(order, cuts), strict=True)
+        }
     return GraphSet(
         np.cumsum([0, *sizes]),
         np.cumsum([0, *map(len, ends)]),

@@ -121,7 +121,7 @@ def test_max_shares_go_to_the_level_that_is_largest(family: str) -> None:
         for channel in range(4):
             rows = trace.levels if family == "jk" else trace.pooled
             row = node if family == "jk" else int(batch.batch[node])
-            level = max(range(layers), key=lambda number: float(rows[number][row, channel]))  # noqa: B023
+            level = max(range(layers), key=lambda number: float(rows[number][row, channel]))
             attention = float(trace.attention[level if family == "mlap" else 0][node])
             expected[level] += attention * E[channel] * float(trace.levels[level][node, channel])
         np.testing.assert_allclose(found.shares[node, :, 0], expected, rtol=1e-9, atol=1e-12)

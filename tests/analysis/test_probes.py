@@ -77,8 +77,12 @@ def test_all_at_once_is_the_same_as_one_by_one(
         expected = one_by_one(levels[number], question, train, 7, 4, 3)
         torch.testing.assert_close(seen[number], expected[train], rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(seen[4 + number], expected[test], rtol=1e-4, atol=1e-5)
-        assert found.train[number] == pytest.approx(score(question.objective, expected[train], question.y[train]), abs=1e-4)
-        assert found.test[number] == pytest.approx(score(question.objective, expected[test], question.y[test]), abs=1e-4)
+        assert found.train[number] == pytest.approx(
+            score(question.objective, expected[train], question.y[train]), abs=1e-4
+        )
+        assert found.test[number] == pytest.approx(
+            score(question.objective, expected[test], question.y[test]), abs=1e-4
+        )
 
 
 def test_a_level_that_knows_scores_well_and_one_that_does_not_scores_by_chance() -> None:

@@ -115,9 +115,13 @@ def test_random_arcs_are_uniform(default: GraphSet) -> None:
         own = codes[default.y == label]
         free = set(range(625)) - {26 * n for n in range(25)} - set(own[0, :60])
         assert len(free) == 540
-        counts = np.bincount(own[:, 60:].ravel(), minlength=625)[sorted(free)]
+        drawn = own[:, 60:].ravel()
+        counts = np.bincount(drawn, minlength=625)[sorted(free)]
         assert counts.sum() == 5000
         assert stats.chisquare(counts).pvalue > P_VALUE
+        for end in (np.floor_divide, np.remainder):  # the source, the target: few cells, so a sharper look
+            expected = np.bincount(end(sorted(free), 25), minlength=25) * 5000 / 540
+            assert stats.chisquare(np.bincount(end(drawn, 25), minlength=25), expected).pvalue > P_VALUE
 
 
 def test_random_arcs_of_a_graph_are_independent(default: GraphSet) -> None:

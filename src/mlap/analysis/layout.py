@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_matrix
+from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import shortest_path
 
 STEPS = 300
@@ -17,8 +17,7 @@ def layout(num_nodes: int, edges: NDArray[Any]) -> NDArray[np.float64]:
     """Places `(n, 2)` of the nodes, whose distances are near their numbers of steps apart in the graph.
 
     The stress of Kamada and Kawai is minimised by majorisation, from the classical scaling of the same distances.
-    Neighbours are about 1 apart. Nodes of different components count as a little farther apart than any that are
-    joined.
+    Neighbours are about 1 apart. Nodes of different components count as half the longest distance and a bit apart.
 
     Args:
         num_nodes: n.
@@ -48,7 +47,7 @@ def layout(num_nodes: int, edges: NDArray[Any]) -> NDArray[np.float64]:
 def _distances(num_nodes: int, edges: NDArray[Any]) -> NDArray[np.float64]:
     """Steps between any two nodes, whichever way the edges point; 1 on the diagonal."""
     ends = np.asarray(edges, dtype=np.int64)
-    graph = coo_matrix((np.ones(ends.shape[1]), ends), shape=(num_nodes, num_nodes))
+    graph = csr_matrix((np.ones(ends.shape[1]), ends), shape=(num_nodes, num_nodes))
     steps: NDArray[np.float64] = shortest_path(graph, directed=False, unweighted=True)
     joined = np.isfinite(steps)
     steps[~joined] = steps[joined].max() / 2 + 1.5

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from mlap.analysis.levels import Levels
 from mlap.errors import UsageError
 from mlap.graphs import GraphSet, Task
+from mlap.graphs.synthetic import VARIANT
 from mlap.study.statistics import MannWhitney, Summary, bonferroni, mann_whitney, summarise
 from mlap.training import Objective
 
@@ -75,12 +76,19 @@ def questions(graphs: GraphSet) -> list[Question]:
     assert graphs.y is not None
     task = objective.task
     asked = [Question("class" if task.kind == "multiclass" else "label", graphs.y, objective)]
-    types = math.isqrt(task.num_outputs)
-    if graphs.name == "synthetic" and task.kind == "multiclass" and types**2 == task.num_outputs and types > 1:
+    if types := component_types(graphs):
         part = Objective(Task("multiclass", types, task.metric))
         asked.append(Question("centre type", graphs.y // types, part))
         asked.append(Question("peripheral type", graphs.y % types, part))
     return asked
+
+
+def component_types(graphs: GraphSet) -> int | None:
+    """How many types of components the graphs of a synthetic set are made of; `None` for other sets."""
+    if graphs.task is None or graphs.name not in ("synthetic", VARIANT):
+        return None
+    types = math.isqrt(graphs.task.num_outputs)
+    return types if types > 1 and types**2 == graphs.task.num_outputs else None
 
 
 def probe(

@@ -122,7 +122,7 @@ def _arrow_head(source: NDArray[np.float64], target: NDArray[np.float64], radius
     along = (target - source) / max(float(np.linalg.norm(target - source)), 1e-9)
     across = np.array([-along[1], along[0]])
     tip = target - radius * along
-    corners = [tip, tip - 0.3 * along + 0.12 * across, tip - 0.3 * along - 0.12 * across, tip]
+    corners = [tip, tip - 0.22 * along + 0.09 * across, tip - 0.22 * along - 0.09 * across, tip]
     return Path(np.array(corners), closed=True)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import mlap
-from mlap.cli import compare, data, evaluate, explain, predict, probe, sweep, train
+from mlap.cli import compare, data, evaluate, explain, predict, probe, report, sweep, train
 from mlap.errors import MlapError, UsageError
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ app.command("explain")(explain.explain)
 app.command("probe")(probe.probe)
 app.command("sweep")(sweep.sweep)
 app.command("compare")(compare.compare)
+app.command("report")(report.report)
 app.add_typer(data.app, name="data")
 
 

@@ -25,7 +25,7 @@ from mlap.cli.common import (
     resolve_device,
     table_options,
 )
-from mlap.errors import UsageError, unknown
+from mlap.errors import MlapError, UsageError, unknown
 
 if TYPE_CHECKING:
     from mlap.study import Cost, Engine, Outcome, Outlook, Plan
@@ -145,7 +145,7 @@ def sweep(
                 on_event=lambda event: views[0](event) if views else None,
             )
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("stopped; the same command goes on where this one ended") from None
+            raise MlapError("stopped; the same command goes on where this one ended") from None
     _say_outcome(outcome, chosen, study, as_json, silent)
 
 

@@ -83,9 +83,10 @@ class SweepView:
             result = event.result
             test = "" if result["test_score"] is None else f"  test {result['test_score']:.4f}"
             took = duration(sum(epoch["seconds"] for epoch in event.history))
+            left = f"  ({left})" if (left := self._left()) else ""
             self._say(
                 f"{self._finished}/{len(self._recipes)}  {label}  validation {self._metric} "
-                f"{result['valid_score']:.4f}{test}  {took}{self._left()}"
+                f"{result['valid_score']:.4f}{test}  {took}{left}"
             )
 
     def _say(self, line: str) -> None:
@@ -109,7 +110,7 @@ class SweepView:
         share = self._share()
         if self._first_epoch is None or not 0 < share < 1 - 1e-9:
             return ""
-        return f"  ({duration((time.monotonic() - self._first_epoch) * (1 - share) / share)} left)"
+        return f"{duration((time.monotonic() - self._first_epoch) * (1 - share) / share)} left"
 
     def _picture(self) -> Group:
         """The live view at this moment."""
@@ -119,9 +120,10 @@ class SweepView:
         head = Table.grid(padding=(0, 2))
         head.add_row(
             f"{self._finished:,}/{len(self._recipes):,} runs",
-            ProgressBar(total=1, completed=share, width=30),
+            ProgressBar(total=1, completed=share, width=16),
             f"{share:.0%}",
-            f"{duration(elapsed)}{self._left()}",
+            duration(elapsed),
+            self._left(),
             pace,
             Text(f"{len(self._failures)} failed" if self._failures else "", style="red"),
         )

@@ -67,7 +67,7 @@ def estimate(
         budget: seconds after which no further network is timed; the rest is taken from those that were.
     """
     began = time.perf_counter()
-    timings = _from_runs(known, graphs)
+    timings = _from_runs(known, graphs, device)
     depths: dict[Family, set[int]] = defaultdict(set)
     example = {}
     for recipe in recipes:
@@ -103,6 +103,8 @@ def time_per_graph(recipe: Recipe, graphs: GraphSet, device: str = "cpu", steps:
     ticks: list[float] = []
 
     def on_step(step: int, _: int) -> None:
+        if device.startswith("cuda"):
+            torch.cuda.synchronize()  # a step returns before the GPU has done it
         ticks.append(clock())
         if step > steps or (step > 1 and ticks[-1] - ticks[0] > 0.5):
             raise _EnoughError
@@ -127,12 +129,12 @@ class _EnoughError(Exception):
     """Stops a training that was started to time its steps."""
 
 
-def _from_runs(known: Iterable[RunRecord], graphs: GraphSet) -> dict[Family, dict[int, float]]:
+def _from_runs(known: Iterable[RunRecord], graphs: GraphSet, device: str) -> dict[Family, dict[int, float]]:
     """Seconds per training graph by kind and depth, from the finished runs on these graphs and this machine."""
     found: dict[Family, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     shares = _shares(graphs)
     for run in known:
-        if run.status == "done" and run.seconds and run.host == platform.node():
+        if run.status == "done" and run.seconds and (run.host, run.device) == (platform.node(), device):
             graphs_seen = (run.epochs or 1) * (shares["train"] + _SCORING * shares["valid"])
             found[family(run.recipe)][run.layers].append(run.seconds / graphs_seen)
     timings: dict[Family, dict[int, float]] = defaultdict(dict)

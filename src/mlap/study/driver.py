@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import platform
-import shutil
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,8 @@ from mlap.study.engine import Died, Done, Engine, EpochDone, Event, Failed, Job
 from mlap.study.local_engine import LocalEngine
 from mlap.study.plan import Plan
 from mlap.study.store import RunRecord, Study, run_hash
+from mlap.study.workplace import Workplace
 from mlap.training import Recipe
-from mlap.training.run import LAST
 
 #: how often a run may lose its worker before it counts as failed: what kills workers is often memory, and stays
 MOST_DEATHS = 3
@@ -147,39 +146,39 @@ def sweep(
     if graphs is None:
         graphs = load_graphs(source, root=root, progress=False, **reading)
     _check(graphs)
-    with lock.hold(path, wait=wait, on_wait=on_wait), Study.create(path) as opened:
-        recipes = {run_hash(recipe, graphs.fingerprint): recipe for recipe in plan.recipes()}
-        opened.plan(plan.name, plan.axes, recipes.values(), graphs, source, reading)
-        opened.reset()
-        records = [record for record in opened.runs() if record.fingerprint == graphs.fingerprint]
-        outlook = _outlook(plan, graphs, records, retry_failed)
-        workplace = Workplace(path, keep_models)
-        workplace.tidy_all(record.hash for record in records if record.status == "done")
-        if on_outlook is not None:
-            on_outlook(outlook)
-        hashes = [run_hash(recipe, graphs.fingerprint) for recipe in outlook.pending]
-        if hashes:
+    workplace = Workplace(path, keep_models)
+    with closing(engine or LocalEngine()) as running, lock.hold(path, wait=wait, on_wait=on_wait):
+        with Study.create(path) as opened:
+            opened.plan(plan.name, plan.axes, plan.recipes(), graphs, source, reading)
+            opened.reset()
+            records = [record for record in opened.runs() if record.fingerprint == graphs.fingerprint]
+            workplace.tidy_all(record.hash for record in records if record.status == "done")
+            outlook = _outlook(plan, graphs, records, retry_failed)
+            if on_outlook is not None:
+                on_outlook(outlook)
             jobs = [
                 Job(
-                    hash,
-                    recipes[hash].as_dict(),
-                    source,
-                    reading,
-                    root,
-                    graphs.fingerprint,
-                    str(workplace / hash),
-                    device,
+                    hash=(hash := run_hash(recipe, graphs.fingerprint)),
+                    recipe=recipe.as_dict(),
+                    source=source,
+                    options=reading,
+                    data_root=root,
+                    fingerprint=graphs.fingerprint,
+                    work_dir=str(workplace / hash),
+                    device=device,
                 )
-                for hash in hashes
+                for recipe in outlook.pending
             ]
-            _drive(jobs, engine or LocalEngine(), opened, workplace, on_event or (lambda event: None))
-        mine = [record for record in opened.runs() if record.hash in recipes]
+            _drive(jobs, running, opened, workplace, on_event or (lambda event: None))
+            wanted = {run_hash(recipe, graphs.fingerprint) for recipe in plan.recipes()}
+            ended = [record for record in opened.runs() if record.hash in wanted]
         workplace.close()
+    done = sum(record.status == "done" for record in ended)
     return Outcome(
-        total=len(mine),
-        done=sum(record.status == "done" for record in mine),
-        ran=sum(record.status == "done" for record in mine) - outlook.done,
-        failures=[record for record in mine if record.status == "failed"],
+        total=len(ended),
+        done=done,
+        ran=done - outlook.done,
+        failures=[record for record in ended if record.status == "failed"],
         seconds=time.perf_counter() - began,
     )
 
@@ -230,42 +229,5 @@ def _drive(
                 del running[event.hash]
                 on_event(event)
     finally:
-        engine.close()
+        engine.close()  # before another sweep may start
         study.reset()
-
-
-class Workplace:
-    """The folder of the run directories beside a study, `STUDY.runs`.
-
-    Args:
-        study: the study file.
-        keep_models: whether the directory of a finished run stays, without what only resuming needs.
-    """
-
-    def __init__(self, study: Path, keep_models: bool) -> None:
-        # Absolute: a worker may have another current folder.
-        self.path = study.absolute().with_name(f"{study.name}.runs")
-        self._keep_models = keep_models
-
-    def __truediv__(self, hash: str) -> Path:
-        return self.path / hash
-
-    def tidy(self, hash: str) -> None:
-        """Clear up after a run that is done."""
-        if not self._keep_models:
-            shutil.rmtree(self.path / hash, ignore_errors=True)
-            return
-        (self.path / hash / LAST).unlink(missing_ok=True)
-        for left in self.path.glob(f"{hash}/.*"):  # half-written files of a worker that was killed
-            left.unlink(missing_ok=True)
-
-    def tidy_all(self, done: Iterable[str]) -> None:
-        """Clear up after runs that were done just before an earlier driver was killed."""
-        for hash in done:
-            if (self.path / hash / LAST).exists():
-                self.tidy(hash)
-
-    def close(self) -> None:
-        """Remove the folder if nothing is left in it."""
-        with suppress(OSError):
-            self.path.rmdir()

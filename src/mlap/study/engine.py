@@ -90,4 +90,4 @@ class Engine(Protocol):
         """What has happened since the last call; waits up to `timeout` seconds for something to happen."""
 
     def close(self) -> None:
-        """Stop at once. Jobs under way are abandoned; their run directories are whole."""
+        """Stop at once, for good. Jobs under way are abandoned; their run directories are whole."""

@@ -1,0 +1,101 @@
+"""`mlap report`: a study as one page."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mlap.cli.common import DataRoot, Device, Json, Quiet, count, load_data_of, note, print_json, resolve_device
+
+
+def report(
+    study: Annotated[Path, typer.Argument(help="A study file that `mlap sweep` made.", metavar="STUDY")],
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Run directories to look into.  [default: some of those that `mlap sweep --keep-models` kept]",
+            metavar="[RUN…]",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where to write the page.")] = Path("report"),
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Which data set, if the study has several (or a fingerprint's beginning)."),
+    ] = None,
+    models: Annotated[
+        bool, typer.Option("--models/--no-models", help="Look into trained networks (minutes, if they are many).")
+    ] = True,
+    tsne: Annotated[bool, typer.Option("--tsne/--no-tsne", help="Draw t-SNE maps.")] = True,
+    tsne_graphs: Annotated[
+        int, typer.Option(min=0, help="Map so many graphs, drawn at random if there are more; 0 for all.")
+    ] = 1000,
+    device: Device = "auto",
+    data_root: DataRoot = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a study as one page: what was run, who won, how depth matters, what each level knows and looks at.
+
+    The page is DIR/index.html and needs no network. Every figure is also written as SVG, PNG and CSV, every table as
+    CSV.
+
+    \b
+    Examples:
+      mlap report study.db --out report
+      mlap report study.db runs/synthetic/mlap-sum-L10-none-s* --out report
+    """
+    began = time.perf_counter()
+    from mlap.report.page import write_report
+
+    silent = quiet or as_json
+    with _progress(silent) as on_step:
+        written = write_report(
+            study,
+            out,
+            runs or [],
+            load_data=lambda run: load_data_of(run, None, data_root, silent),
+            data=data,
+            models=models,
+            max_mapped=(tsne_graphs or None) if tsne else 0,
+            device=resolve_device(device),
+            on_step=on_step,
+        )
+    seconds = time.perf_counter() - began
+    if as_json:
+        print_json(
+            {
+                "study": str(study),
+                "page": str(written.page),
+                "figures": [str(figure) for figure in written.figures],
+                "tables": [str(table) for table in written.tables],
+                "looked_into": [str(run) for run in written.looked_into],
+                "warnings": list(written.warnings),
+                "seconds": seconds,
+            }
+        )
+        return
+    for warning in written.warnings:
+        note(f"warning: {warning}", quiet)
+    made = f"{count(len(written.figures), 'figure')} and {count(len(written.tables), 'table')}"
+    typer.echo(str(written.page) if quiet else f"{written.page}: {made}, in {seconds:.0f} s")
+
+
+@contextmanager
+def _progress(silent: bool) -> Iterator[Callable[[str, int, int], None] | None]:
+    if silent or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = BarColumn(bar_width=24), TimeElapsedColumn(), TextColumn("{task.description}")
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("report", total=None)
+        yield lambda what, done, total: progress.update(bar, description=what, completed=done, total=total)

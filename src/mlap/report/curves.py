@@ -1,0 +1,171 @@
+"""The figures of a study: how depth matters, and the test scores of the selected models, beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import cycle
+from typing import Any, TypeVar
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from mlap.analysis import style
+from mlap.analysis.style import Plot
+from mlap.graphs.task import METRICS
+from mlap.nn import ARCHITECTURES
+from mlap.report.published import SEEDS, PublishedValidation, published_test, published_validation
+from mlap.report.render import NORM
+from mlap.study.compare import Cell, Comparison, best
+from mlap.study.statistics import Summary
+
+#: for `mlap.nn.ARCHITECTURES` in their order: the naive network black, the paper's MLAP networks in strong colours
+_COLOURS = (
+    *(style.BLACK, style.GREEN, style.ORANGE, style.SKY, style.PURPLE, style.BLUE, style.VERMILION),
+    *("#7A7A00", "#5E3C99", "#8C510A", "#01665E"),
+)
+_NORMS = {"none": "without normalisation (−)", "graph": "with GraphNorm (+)"}
+_MOST_TICKS = 12
+
+AnyCell = TypeVar("AnyCell", Cell, PublishedValidation)
+
+
+def depth_plot(comparison: Comparison) -> Plot:
+    """Validation score by depth, a panel for each normalisation and a line for each architecture.
+
+    Error bars are standard errors over seeds. The paper's curves are faint and dashed behind ours. Where the study
+    sweeps further fields of the recipe, a point is the best of them.
+    """
+    ours = _best_cells(comparison)
+    norms = list(dict.fromkeys(cell.norm for cell in ours))
+    architectures = list(dict.fromkeys(cell.architecture for cell in ours))
+    paper = [
+        cell
+        for cell in published_validation(comparison.data_name) or ()
+        if cell.architecture in architectures and cell.norm in norms
+    ]
+    depths = sorted({cell.layers for cell in ours} | {cell.layers for cell in paper})
+    looks = _looks(architectures)
+    lines = -(-len(norms) // 2)
+    with style.styled():
+        figure = style.new_figure(style.WIDE if len(norms) > 1 else style.NARROW, 2.7 * lines + 0.5)
+        panels = figure.subplots(lines, min(2, len(norms)), sharex=True, sharey=True, squeeze=False)
+        for axes, norm in zip(panels.flat, norms, strict=False):
+            for number, name in enumerate(architectures):
+                _draw_paper(axes, _line(paper, norm, name), looks[name])
+                # A little apart, so that no error bar hides another.
+                _draw_ours(axes, _line(ours, norm, name), looks[name], 0.04 * (number - (len(architectures) - 1) / 2))
+            axes.set_title(_NORMS.get(norm, norm))
+            axes.set_xticks(depths[:: -(-len(depths) // _MOST_TICKS)])
+        for axes in panels[-1]:
+            axes.set_xlabel("layers L")
+        for axes in panels[:, 0]:
+            axes.set_ylabel(f"validation {_measure(comparison)}")
+        for axes in panels.flat[len(norms) :]:
+            axes.set_axis_off()
+        handles = [Line2D([], [], color=looks[name][0], marker=looks[name][1], label=name) for name in architectures]
+        if paper:
+            label = f"paper, {SEEDS[comparison.data_name]} seeds"
+            handles.append(Line2D([], [], color=style.GREY, linestyle="--", linewidth=1, label=label))
+        figure.legend(
+            handles=handles,
+            loc="outside lower center",
+            ncols=-(-len(handles) // 2) if len(handles) > 5 else len(handles),
+        )
+    return Plot(figure, [*(_depth_row("ours", cell) for cell in ours), *(_depth_row("paper", cell) for cell in paper)])
+
+
+def _draw_ours(axes: Axes, line: Sequence[Cell], look: tuple[str, str], aside: float) -> None:
+    axes.errorbar(
+        [cell.layers + aside for cell in line],
+        [cell.valid.mean for cell in line],
+        [cell.valid.standard_error or 0.0 for cell in line],
+        color=look[0],
+        marker=look[1],
+        zorder=2,
+    )
+
+
+def _draw_paper(axes: Axes, line: Sequence[PublishedValidation], look: tuple[str, str]) -> None:
+    depths, scores = [cell.layers for cell in line], [cell.valid.mean for cell in line]
+    axes.plot(depths, scores, color=look[0], alpha=0.4, linestyle="--", linewidth=1, zorder=1)
+
+
+def scores_plot(comparison: Comparison) -> Plot | None:
+    """The test scores of the selected models, a point for each seed, with means and standard errors.
+
+    The paper's selected models are grey beside them. `None` if no selected model has a test score.
+    """
+    paper = {row.family: row for row in published_test(comparison.data_name) or ()}
+    selected = [(family, cell, cell.test) for family, cell in comparison.selected.items()]
+    tested = [(family, cell, summary) for family, cell, summary in selected if summary is not None]
+    if not tested:
+        return None
+    looks = _looks([cell.architecture for _, cell, _ in tested])
+    rows: list[dict[str, Any]] = []
+    with style.styled():
+        figure = style.new_figure(style.NARROW, 2.6)
+        axes = figure.subplots()
+        for place, (family, cell, summary) in enumerate(tested):
+            colour, marker = looks[cell.architecture]
+            places = place - 0.12 + np.linspace(-0.1, 0.1, summary.n)
+            axes.plot(places, cell.test_scores, color=colour, marker=".", linestyle="none", alpha=0.5)
+            axes.errorbar(place + 0.05, summary.mean, summary.standard_error, color=colour, marker=marker)
+            rows += [_score_row("ours", family, cell, summary, score) for score in cell.test_scores]
+            if theirs := paper.get(family):
+                mean, error = theirs.test.mean, theirs.test.standard_error
+                axes.errorbar(place + 0.22, mean, error, color=style.GREY, marker="D", markerfacecolor="white")
+                rows.append(_score_row("paper", family, theirs, theirs.test, None))
+        names = [f"{cell.architecture}\nL = {cell.layers} {NORM.show(cell.norm)}" for _, cell, _ in tested]
+        axes.set_xticks(range(len(tested)), names)
+        axes.set_xlim(-0.5, len(tested) - 0.5)
+        axes.set_ylabel(f"test {_measure(comparison)}")
+        handles = [
+            Line2D([], [], color=style.BLACK, marker=".", linestyle="none", alpha=0.5, label="one seed"),
+            Line2D([], [], color=style.BLACK, marker="o", linestyle="none", label="mean ± s.e."),
+        ]
+        if paper:
+            handles.append(
+                Line2D([], [], color=style.GREY, marker="D", markerfacecolor="white", linestyle="none", label="paper")
+            )
+        figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    return Plot(figure, rows)
+
+
+def _best_cells(comparison: Comparison) -> list[Cell]:
+    """One cell for each normalisation, architecture and depth: the best over whatever else is swept."""
+    groups: dict[tuple[str, str, int], list[Cell]] = {}
+    for cell in comparison.cells:
+        groups.setdefault((cell.norm, cell.architecture, cell.layers), []).append(cell)
+    return [best(cells, comparison.higher_is_better) for cells in groups.values()]
+
+
+def _line(cells: Sequence[AnyCell], norm: str, architecture: str) -> list[AnyCell]:
+    found = [cell for cell in cells if (cell.norm, cell.architecture) == (norm, architecture)]
+    return sorted(found, key=lambda cell: cell.layers)
+
+
+def _looks(architectures: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Colour and marker of each architecture; one that `mlap` knows always has the same."""
+    known = dict(zip(ARCHITECTURES, zip(_COLOURS, cycle(style.MARKERS), strict=False), strict=True))
+    others = [name for name in architectures if name not in known]
+    return known | dict(zip(others, cycle(zip(_COLOURS, reversed(style.MARKERS), strict=False)), strict=False))
+
+
+def _measure(comparison: Comparison) -> str:
+    label = METRICS[comparison.metric].label if comparison.metric in METRICS else comparison.metric
+    return f"{label} ({'higher' if comparison.higher_is_better else 'lower'} is better)"
+
+
+def _depth_row(source: str, cell: Cell | PublishedValidation) -> dict[str, Any]:
+    where = {"source": source, "architecture": cell.architecture, "norm": cell.norm, "layers": cell.layers}
+    return where | _summary(cell.valid)
+
+
+def _score_row(source: str, family: str, cell: Any, summary: Summary, score: float | None) -> dict[str, Any]:
+    where = {"source": source, "family": family, "architecture": cell.architecture}
+    return where | {"norm": cell.norm, "layers": cell.layers, "score": score} | _summary(summary)
+
+
+def _summary(summary: Summary) -> dict[str, Any]:
+    return {"seeds": summary.n, "mean": summary.mean, "standard_error": summary.standard_error}
