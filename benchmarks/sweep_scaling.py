@@ -4,7 +4,8 @@
 
 Scaling: a grid of 24 runs on 900 synthetic graphs (3 architectures × 2 depths × 4 seeds, width 64, 4 epochs), with one
 and with two workers in turn; the fastest of each counts. `seconds` is the whole sweep, with the seconds that a worker
-needs to import torch; `seconds_running` counts from the first finished epoch, as in a sweep of hours; `estimated_core_seconds` is what `mlap sweep` says beforehand that the grid will cost.
+needs to import torch; `seconds_running` counts from the first finished epoch, as in a sweep of hours;
+`estimated_core_seconds` is what `mlap sweep` says beforehand that the grid will cost.
 
 Overhead: 60 runs that hardly train (54 graphs, width 4, one epoch) with one worker, from the first finished run to the
 last, against the same calls of `train` one after the other in this process: what remains is the engine, the driver and

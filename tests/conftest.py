@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from report_pages import Made
 
 settings.register_profile("mlap", derandomize=True, deadline=None)
 settings.load_profile("mlap")
@@ -22,3 +26,11 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data at {folder}; set MLAP_TEST_DATA to the folder that holds ogbg_molhiv, NCI1, …")
     return folder
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A report on a tiny real study, made once for all tests."""
+    from report_pages import real_report
+
+    return real_report(tmp_path_factory.mktemp("report"))

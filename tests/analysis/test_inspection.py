@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import csv
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from small import random_graphs
 
-from mlap.analysis import inspect_runs, layer_weights, write_inspection
+from mlap.analysis import inspect_runs, layer_weights, tsne_maps, write_inspection
 from mlap.errors import DataError, UsageError
 from mlap.graphs import GraphSet, Task, synthetic
 from mlap.training import Recipe, Run, load_run, train
@@ -23,7 +24,8 @@ def make_runs(graphs: GraphSet, folder: Path, seeds: int = 2, **fields: object) 
     return runs
 
 
-def test_everything_about_synthetic_runs(tmp_path: Path) -> None:
+def test_everything_about_synthetic_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlap.analysis.inspection.tsne_maps", partial(tsne_maps, iterations=250))
     graphs = synthetic(graphs_per_class=6)
     runs = make_runs(graphs, tmp_path, architecture="mlap-weighted")
     steps: list[tuple[str, int, int]] = []

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from mlap.analysis import tsne_maps
 
 TRAIN = ("--layers", 2, "--width", 6, "--epochs", 1, "--quiet", "--device", "cpu")
 
@@ -31,7 +34,8 @@ def test_table_and_figures(mlap: Any, runs: list[str], tmp_path: Path) -> None:
     assert sorted(path.stem for path in (tmp_path / "figures").glob("*.png")) == ["probe", "probe-types", "smoothing"]
 
 
-def test_json_of_one_run(mlap: Any, runs: list[str], tmp_path: Path) -> None:
+def test_json_of_one_run(mlap: Any, runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlap.analysis.inspection.tsne_maps", partial(tsne_maps, iterations=250))
     answer = mlap("probe", runs[0], "--json", "--tsne-graphs", 25)
     assert answer.code == 0, answer.err
     assert answer.err == ""

@@ -95,6 +95,26 @@ def test_models_are_kept_on_request(tmp_path: Path, data: tuple[str, GraphSet]) 
     assert load_run(folder).recipe == run.recipe  # kept is kept
 
 
+@pytest.mark.parametrize("keep_models", [False, True])
+def test_what_a_killed_driver_did_not_clear_up_is_cleared_up(
+    tmp_path: Path, data: tuple[str, GraphSet], keep_models: bool
+) -> None:
+    study, runs = tmp_path / "s.db", tmp_path / "s.db.runs"
+    sweep(tiny_plan(), data[0], study, engine=InProcessEngine(), keep_models=True)
+    (folder,) = runs.iterdir()
+    (folder / LAST).touch()  # killed before it cleared up
+    (folder / ".last.ckpt.123").touch()
+    (runs / "gone-abc").mkdir()  # killed while it did
+    (runs / "gone-abc" / "config.json").touch()
+    sweep(tiny_plan(), data[0], study, engine=InProcessEngine(), keep_models=keep_models)
+    if keep_models:
+        assert list(runs.iterdir()) == [folder]
+        names = {path.name for path in folder.iterdir()}
+        assert names == {"config.json", "history.csv", "model.safetensors", "result.json"}
+    else:
+        assert not runs.exists()
+
+
 def test_data_without_labels_or_splits_are_refused(tmp_path: Path) -> None:
     bare = synthetic(2).subset(range(5))
     with pytest.raises(UsageError, match="has no split 'train'"):

@@ -137,8 +137,8 @@ class SweepView:
 def duration(seconds: float) -> str:
     """A time span for people.
 
-    >>> [duration(s) for s in (0.25, 12.3, 200, 5000, 200_000)]
-    ['0.2 s', '12 s', '3.3 min', '1.4 h', '2.3 days']
+    >>> [duration(s) for s in (0.25, 12.3, 200, 6000, 200_000)]
+    ['0.2 s', '12 s', '3.3 min', '1.7 h', '2.3 days']
     """
     for size, unit in ((86_400, "days"), (3600, "h"), (60, "min")):
         if seconds >= 1.5 * size:

@@ -26,7 +26,7 @@ from mlap.report.curves import depth_plot, scores_plot
 from mlap.report.facts import differences_from_paper, facts
 from mlap.report.inside import Inside, alike, kept_models, look_inside, network_title
 from mlap.report.published import SEEDS, published_test
-from mlap.report.render import NORM, SCORE, Column, Table, to_csv
+from mlap.report.render import NORM, SCORE, Column, Kind, Table, to_csv
 from mlap.report.tables import full_table, results_table, significance_table, summary_table
 from mlap.study import Study
 from mlap.study.compare import ENOUGH_SEEDS, Comparison, best, compare, runs_on
@@ -43,6 +43,10 @@ _OURS = '<meta name="generator" content="mlap '
 _PIXELS = 120
 #: a longer table is folded
 _FOLDED = 60
+
+_FOUR_DIGITS, _ONE_DIGIT, _THOUSANDS = (
+    Kind(form.format, {"": lambda value: value}) for form in ("{:.4f}", "{:.1f}", "{:,}")
+)
 
 #: figure of an inspection → its caption
 _CAPTIONS = {
@@ -270,8 +274,9 @@ def runs_table(runs: Sequence[RunRecord]) -> Table:
         *(Column("architecture", "Architecture"), Column("layers", "L"), Column("norm", "GN", NORM)),
         *(Column(name, name) for name in swept),
         *(Column("seed", "Seed"), Column("status", "Status"), Column("best_epoch", "Best epoch")),
-        *(Column("valid_score", "Validation"), Column("test_score", "Test"), Column("num_parameters", "Parameters")),
-        *(Column("seconds", "Seconds"), Column("device", "Device"), Column("hash", "Run")),
+        *(Column("valid_score", "Validation", _FOUR_DIGITS), Column("test_score", "Test", _FOUR_DIGITS)),
+        *(Column("num_parameters", "Parameters", _THOUSANDS), Column("seconds", "Seconds", _ONE_DIGIT)),
+        *(Column("device", "Device"), Column("hash", "Run")),
     ]
     if any(run.error for run in runs):
         columns.append(Column("error", "Error"))

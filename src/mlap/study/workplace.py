@@ -9,6 +9,8 @@ from pathlib import Path
 
 from mlap.training.run import LAST
 
+_GONE = "gone-"
+
 
 class Workplace:
     """The folder of the run directories beside a study, `STUDY.runs`.
@@ -28,15 +30,21 @@ class Workplace:
 
     def tidy(self, hash: str) -> None:
         """Clear up after a run that is done."""
-        if not self._keep_models:
-            shutil.rmtree(self.path / hash, ignore_errors=True)
+        folder = self.path / hash
+        if self._keep_models:
+            for left in folder.glob(".*"):  # half-written files of a worker that was killed
+                left.unlink(missing_ok=True)
+            (folder / LAST).unlink(missing_ok=True)
             return
-        (self.path / hash / LAST).unlink(missing_ok=True)
-        for left in self.path.glob(f"{hash}/.*"):  # half-written files of a worker that was killed
-            left.unlink(missing_ok=True)
+        gone = self.path / f"{_GONE}{hash}"
+        with suppress(FileNotFoundError):
+            folder.rename(gone)  # in one step: what is left of half a removal must not look like a kept model
+        shutil.rmtree(gone, ignore_errors=True)
 
     def tidy_all(self, done: Iterable[str]) -> None:
-        """Clear up after runs that were done just before an earlier driver was killed."""
+        """Clear up what a driver left that was killed while it did."""
+        for gone in self.path.glob(f"{_GONE}*"):
+            shutil.rmtree(gone, ignore_errors=True)
         for hash in done:
             if (self.path / hash / LAST).exists():
                 self.tidy(hash)
