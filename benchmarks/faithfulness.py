@@ -3,8 +3,9 @@
     python benchmarks/faithfulness.py                  # trains two short runs (minutes on one core), then measures
     python benchmarks/faithfulness.py --run RUN …      # measures trained runs
 
-Writes `results/faithfulness.csv`: for each run and order of removal, the mean change of the logit over test molecules
-and its standard error. The data are looked for in $MLAP_TEST_DATA, by default `../shared/data` beside the checkout.
+Writes `results/faithfulness.csv`: for each run, place and order of removal, the mean change of the logit over test
+molecules and its standard error. The short runs are kept in `runs/faithfulness` and not trained again. The data are
+looked for in $MLAP_TEST_DATA, by default `../shared/data` beside the checkout.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import os
 import platform
 import shlex
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -47,25 +47,23 @@ def main() -> None:
     large_enough = graphs.split("test")[np.diff(graphs.node_ptr)[graphs.split("test")] >= 2]
     chosen = np.random.RandomState(0).permutation(large_enough)[: arguments.graphs]
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        paths = arguments.run or [short_run(graphs, norm, arguments.epochs, folder) for norm in ("none", "graph")]
-        for path in paths:
-            run = load_run(path)
-            for removal in measure_faithfulness(run.network, graphs, chosen):
-                rows.append(
-                    {
-                        **describe(run),
-                        "order": removal.order,
-                        "fraction_removed": removal.fraction,
-                        "nodes_removed": round(removal.nodes, 3),
-                        "molecules": removal.change.n,
-                        "logit_change": round(removal.change.mean, 5),
-                        "logit_change_standard_error": round(removal.change.standard_error or 0, 5),
-                        "size_of_change": round(removal.size.mean, 5),
-                        "size_of_change_standard_error": round(removal.size.standard_error or 0, 5),
-                    }
-                )
-                print(*list(rows[-1].values())[:8], *list(rows[-1].values())[-4:], sep="  ", flush=True)
+    for path in arguments.run or [short_run(graphs, norm, arguments.epochs) for norm in ("none", "graph")]:
+        run = load_run(path)
+        for removal in measure_faithfulness(run.network, graphs, chosen):
+            row = {
+                **describe(run),
+                "removed_from": removal.place,
+                "order": removal.order,
+                "fraction_removed": removal.fraction,
+                "nodes_removed": round(removal.nodes, 3),
+                "molecules": removal.change.n,
+                "logit_change": round(removal.change.mean, 5),
+                "logit_change_standard_error": round(removal.change.standard_error or 0, 5),
+                "size_of_change": round(removal.size.mean, 5),
+                "size_of_change_standard_error": round(removal.size.standard_error or 0, 5),
+            }
+            rows.append(row)
+            print(*row.values(), sep="  ", flush=True)
     made = {
         "command": "python " + shlex.join(["benchmarks/faithfulness.py", *sys.argv[1:]]),
         "versions": f"mlap {mlap.__version__}, torch {torch.__version__}, python {platform.python_version()}",
@@ -76,13 +74,13 @@ def main() -> None:
     print(f"written to {arguments.out}")
 
 
-def short_run(graphs: mlap.GraphSet, norm: str, epochs: int, folder: str) -> Path:
+def short_run(graphs: mlap.GraphSet, norm: str, epochs: int) -> Path:
     """A small network, trained for a few epochs: far from the paper's, good enough to be explained."""
     recipe = Recipe.paper(
         "ogbg-molhiv", layers=3, width=64, norm=norm, epochs=epochs, batch_size=64, lr=1e-3, dropout=0.2
     )
-    path = Path(folder) / norm
-    train(recipe, graphs, path, on_epoch=lambda epoch: print(f"norm {norm}: {epoch}", flush=True))
+    path = CHECKOUT / "runs" / "faithfulness" / f"{norm}-{epochs}-epochs"
+    train(recipe, graphs, path, resume=True, on_epoch=lambda epoch: print(f"norm {norm}: {epoch}", flush=True))
     return path
 
 

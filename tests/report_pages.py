@@ -53,7 +53,7 @@ def study_by_hand(path: Path) -> None:
                 for seed in range(3):
                     recipe = Recipe(architecture=architecture, layers=layers, seed=seed)
                     score = (9.5, 101.25, 10.125)[number] - layers + 0.5 * seed
-                    test = None if (architecture, layers, seed) == ("jk-sum", 2, 1) else score + 1
+                    test = None if (architecture, layers, seed) == ("naive", 1, 1) else score + 1
                     _finish(study, graphs, recipe, score, test, parameters=(999, 1000, 12345)[number])
         failed = Recipe(architecture="naive", layers=3)
         study.plan("grid", {}, [failed], graphs, HOSTILE, {})

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from small import random_graphs, small_network, some_sizes
 from torch import nn
 
-from mlap.analysis.faithfulness import ORDERS, measure_faithfulness, remove_nodes
+from mlap.analysis import explain
+from mlap.analysis.faithfulness import ORDERS, PLACES, measure_faithfulness, remove_nodes
 from mlap.errors import UsageError
 
 
@@ -50,21 +51,42 @@ def test_with_nodes_that_do_not_touch_shares_say_what_removing_does() -> None:
     for pool in network.readout.pools:
         nn.init.zeros_(pool.gate[-1].weight)
     found = measure_faithfulness(network, graphs, np.arange(4), output=1, fractions=(0.25, 0.5), draws=3)
-    assert [(row.order, row.fraction) for row in found] == [(order, f) for f in (0.25, 0.5) for order in ORDERS]
+    expected = [(place, order, fraction) for place in PLACES for fraction in (0.25, 0.5) for order in ORDERS]
+    assert [(row.place, row.order, row.fraction) for row in found] == expected
     for row in found:
         assert row.change.n == 4
         assert row.size.mean >= abs(row.change.mean) - 1e-9
-    by_order = {row.order: row for row in found if row.fraction == 0.5}
-    assert by_order["highest share"].change.mean < by_order["random"].change.mean
-    assert by_order["random"].change.mean < by_order["lowest share"].change.mean
-    assert by_order["highest share"].nodes == pytest.approx((3 + 4 + 2 + 6) / 4)
+    for place in PLACES:
+        by_order = {row.order: row for row in found if row.fraction == 0.5 and row.place == place}
+        assert by_order["highest share"].change.mean < by_order["random"].change.mean
+        assert by_order["random"].change.mean < by_order["lowest share"].change.mean
+        assert by_order["highest share"].nodes == pytest.approx((3 + 4 + 2 + 6) / 4)
+    # Where nodes do not touch, it is the same whether they leave the graph or only the readout.
+    for graph, readout in zip(found[: len(found) // 2], found[len(found) // 2 :], strict=True):
+        assert graph.change.mean == pytest.approx(readout.change.mean, abs=1e-5)
 
     # By hand, for the first graph: the mean without its three highest shares.
     with torch.no_grad():
         trace = network.trace(graphs.batch([0]))
         terms = sum(level @ network.head.weight[1] for level in trace.levels)
-    (alone, *_) = measure_faithfulness(network, graphs, [0], output=1, fractions=(0.5,), draws=1)
+    alone = measure_faithfulness(network, graphs, [0], output=1, fractions=(0.5,), draws=1)[1]
+    assert alone.order == "highest share"
     assert alone.change.mean == pytest.approx(float(terms.sort().values[:3].mean() - terms.mean()), abs=1e-5)
+
+
+def test_leaving_the_readout_is_attention_among_the_others() -> None:
+    """By hand: without its node of the largest share, a graph is pooled with the attention of the rest, scaled to 1."""
+    graphs = random_graphs([3, 6], density=0.8)
+    network = small_network("mlap-weighted", 2, 1).float()
+    found = measure_faithfulness(network, graphs, [1], fractions=(0.1,), draws=1)
+    removal = next(row for row in found if (row.place, row.order) == ("readout", "largest share"))
+    (one,) = explain(network, graphs, [1])
+    assert one.shares is not None
+    rest = np.arange(6) != np.abs(one.shares.sum(axis=(1, 2))).argmax()
+    expected = one.bias[0] + sum(
+        one.shares[rest, level, 0].sum() / one.attention[rest, level].sum() for level in range(2)
+    )
+    assert removal.change.mean == pytest.approx(float(expected - one.logits[0]), abs=1e-5)
 
 
 def test_at_least_one_node_goes_and_one_stays() -> None:

@@ -36,8 +36,8 @@ def test_molecules_are_drawn_by_rdkit(smiles: str) -> None:
     for points in [drawing.places, *(stroke.path.vertices for stroke in drawing.strokes)]:
         assert (points >= low).all()
         assert (points <= high).all()
-    letters = [stroke for stroke in drawing.strokes if stroke.width == 0]
-    lines = [stroke for stroke in drawing.strokes if stroke.width > 0]
+    letters = [stroke for stroke in drawing.strokes if stroke.filled]
+    lines = [stroke for stroke in drawing.strokes if not stroke.filled]
     if not set(drawing.symbols) <= {"C"}:
         assert letters, "an element other than carbon is written out"
     assert (len(lines) > 0) == (molecule.GetNumBonds() > 0)
@@ -64,8 +64,8 @@ def test_ids_that_are_no_molecules_of_the_graph() -> None:
 def test_one_way_arcs_have_heads_and_two_way_ones_are_one_line() -> None:
     arcs = np.array([[0, 1, 1, 2], [1, 0, 2, 2]])  # 0 ⇄ 1 → 2, and a loop at 2
     drawing = sketch_graph(GraphSet(np.array([0, 3]), np.array([0, 4]), arcs, directed=True), 0)
-    lines = [stroke.path for stroke in drawing.strokes if stroke.width > 0]
-    heads = [stroke.path for stroke in drawing.strokes if stroke.width == 0]
+    lines = [stroke.path for stroke in drawing.strokes if not stroke.filled]
+    heads = [stroke.path for stroke in drawing.strokes if stroke.filled]
     assert len(lines) == 2
     assert len(heads) == 1
     tip = heads[0].vertices[0]
@@ -83,7 +83,7 @@ def test_undirected_edges_are_drawn_once() -> None:
 
 def test_a_synthetic_graph() -> None:
     drawing = sketch(synthetic(graphs_per_class=1), 3)
-    assert sum(stroke.width > 0 for stroke in drawing.strokes) >= 30  # 30 edges of components, 5 random arcs
+    assert sum(not stroke.filled for stroke in drawing.strokes) >= 30  # 30 edges of components, 5 random arcs
     assert isinstance(drawing.strokes[0].path, Path)
 
 

@@ -62,9 +62,9 @@ def test_wrong_fractions(fractions: tuple[float, ...]) -> None:
 
 def test_check_splits_refuses_what_is_twice_or_nowhere() -> None:
     check_splits({"train": np.array([0, 2]), "test": np.array([1])}, 3)
-    with pytest.raises(UsageError, match="graph 2 is in more than one split"):
+    with pytest.raises(DataError, match="graph 2 is in more than one split"):
         check_splits({"train": np.array([0, 2]), "test": np.array([2])}, 3)
-    with pytest.raises(UsageError, match="names graph 3"):
+    with pytest.raises(DataError, match="names graph 3, but graphs are numbered 0 to 2"):
         check_splits({"train": np.array([3])}, 3)
 
 

@@ -26,7 +26,7 @@ OUTSIDE = """
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # as wide as that of the report, which is then not made if there is no browser
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     with running(tmp_path_factory.mktemp("profile")) as browser:
         yield browser

@@ -17,10 +17,15 @@ from mlap.graphs import Features, GraphSet
 from mlap.nn import GraphNetwork
 from mlap.study.statistics import Summary, summarise
 from mlap.training import predict_logits
+from mlap.training.loop import evaluation_batches
 
-#: The orders in which nodes are removed: by share from the highest or the lowest, by attention summed over levels, by
-#: chance.
-ORDERS = ("highest share", "lowest share", "highest attention", "random")
+#: What nodes are removed from: the graph, with their edges, so that no other node hears of them; or only the readout,
+#: so that the others keep their representations and share the attention among themselves.
+PLACES = ("graph", "readout")
+
+#: The orders in which nodes are removed: by share, the largest in size first, the highest or the lowest; by attention
+#: summed over levels; by chance.
+ORDERS = ("largest share", "highest share", "lowest share", "highest attention", "random")
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class Removal:
     """What removing nodes did to a logit, over several graphs.
 
     Args:
+        place: one of `PLACES`.
         order: one of `ORDERS`.
         fraction: of each graph's nodes that were removed, rounded, but at least one.
         nodes: how many that were per graph, on average.
@@ -35,6 +41,7 @@ class Removal:
         size: of the change, unsigned.
     """
 
+    place: str
     order: str
     fraction: float
     nodes: float
@@ -55,8 +62,6 @@ def measure_faithfulness(
 ) -> list[Removal]:
     """Remove nodes in several orders and compare the logits, with the network in evaluation mode.
 
-    A node is removed with its edges; the features of those that stay are left as they were.
-
     Args:
         network: its shares must be exact; see `explain`.
         graphs: the set.
@@ -71,35 +76,53 @@ def measure_faithfulness(
     sizes = np.diff(part.node_ptr)
     if not len(part) or sizes.min() < 2:
         raise UsageError("nodes can only be removed from graphs of at least two nodes")
-    everything = np.arange(len(part))
-    explained = list(explain(network, part, everything, device))
+    explained = list(explain(network, part, np.arange(len(part)), device))
     if any(one.shares is None for one in explained):
         raise UsageError(f"there are no shares to follow: {explained[0].reason}")
     shares = np.concatenate([one.shares.sum(axis=1)[:, output] for one in explained if one.shares is not None])
     attention = np.concatenate([one.attention.sum(axis=1) for one in explained])
     before = np.array([one.logits[output] for one in explained])
     random = np.random.RandomState(seed)
-
-    def changes(score: NDArray[Any], removed: NDArray[np.int64]) -> NDArray[np.float64]:
-        kept = remove_nodes(part, _rank(part, score) >= np.repeat(removed, sizes))
-        after = predict_logits(network, kept, everything, device).numpy()[:, output]
-        return np.asarray(after - before, dtype=np.float64)
-
+    scores = {
+        "largest share": [np.abs(shares)],
+        "highest share": [shares],
+        "lowest share": [-shares],
+        "highest attention": [attention],
+        "random": [random.random_sample(len(shares)) for _ in range(draws)],
+    }
     found = []
-    for fraction in fractions:
-        removed = np.clip(np.rint(fraction * sizes), 1, sizes - 1).astype(np.int64)
-        chance = np.stack([changes(random.random_sample(len(shares)), removed) for _ in range(draws)])
-        outcomes = {
-            "highest share": changes(shares, removed)[None],
-            "lowest share": changes(-shares, removed)[None],
-            "highest attention": changes(attention, removed)[None],
-            "random": chance,
-        }
-        for order in ORDERS:
-            signed = summarise(outcomes[order].mean(axis=0).tolist())
-            unsigned = summarise(np.abs(outcomes[order]).mean(axis=0).tolist())
-            found.append(Removal(order, fraction, float(removed.mean()), signed, unsigned))
+    for place, logits_without in (("graph", _logits_without_nodes), ("readout", _logits_without_pooling)):
+        for fraction in fractions:
+            removed = np.clip(np.rint(fraction * sizes), 1, sizes - 1).astype(np.int64)
+            for order in ORDERS:
+                keeps = [_rank(part, score) >= np.repeat(removed, sizes) for score in scores[order]]
+                changes = np.stack([logits_without(network, part, keep, device)[:, output] - before for keep in keeps])
+                signed = summarise(changes.mean(axis=0).tolist())
+                unsigned = summarise(np.abs(changes).mean(axis=0).tolist())
+                found.append(Removal(place, order, fraction, float(removed.mean()), signed, unsigned))
     return found
+
+
+def _logits_without_nodes(
+    network: GraphNetwork, graphs: GraphSet, keep: NDArray[np.bool_], device: torch.device | str
+) -> NDArray[Any]:
+    """Logits `(G, K)` of the graphs without the nodes that are not kept."""
+    return predict_logits(network, remove_nodes(graphs, keep), np.arange(len(graphs)), device).numpy()
+
+
+def _logits_without_pooling(
+    network: GraphNetwork, graphs: GraphSet, keep: NDArray[np.bool_], device: torch.device | str
+) -> NDArray[Any]:
+    """Logits `(G, K)` of the whole graphs, whose readout sees only the nodes that are kept."""
+    logits = []
+    with torch.inference_mode():
+        for part in evaluation_batches(graphs, np.arange(len(graphs))):
+            batch = graphs.batch(part).to(device)
+            kept = torch.from_numpy(keep[graphs.node_ptr[part[0]] : graphs.node_ptr[part[-1] + 1]]).to(device)
+            levels = [h[kept] for h in network.levels(batch)]
+            readout = network.readout(levels, batch.batch[kept], dim_size=batch.num_graphs)
+            logits.append(network.head(readout).cpu().numpy())
+    return np.concatenate(logits)
 
 
 def remove_nodes(graphs: GraphSet, keep: NDArray[np.bool_]) -> GraphSet:

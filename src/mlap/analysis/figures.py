@@ -234,11 +234,14 @@ def _scatter(axes: Axes, points: NDArray[np.float32], labels: NDArray[Any], grap
     if (unknown := np.isnan(labels.astype(np.float64))).any():
         axes.scatter(points[unknown, 0], points[unknown, 1], color=style.SKY, s=size, linewidths=0, rasterized=True)
     # In several rounds, so that no class covers the others; but of two classes the second lies on top.
-    rounds = 1 if len(looks) == 2 else 8
+    rounds = 1 if len(looks) == 2 else 4
     for part in range(rounds):
         for label, (colour, marker, _) in looks.items():
             chosen = points[part::rounds][labels[part::rounds] == label]
-            axes.scatter(chosen[:, 0], chosen[:, 1], color=colour, marker=marker, s=size, linewidths=0, rasterized=True)
+            if len(chosen):
+                axes.scatter(
+                    chosen[:, 0], chosen[:, 1], color=colour, marker=marker, s=size, linewidths=0, rasterized=True
+                )
 
 
 def _legend(graphs: GraphSet, labels: NDArray[Any]) -> list[Line2D]:

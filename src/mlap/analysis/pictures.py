@@ -97,26 +97,24 @@ def _columns(panels: int, size: NDArray[np.float64], drawing: Sketch) -> int:
 
 def _draw(axes: Axes, drawing: Sketch, values: Floats, scale: ScalarMappable, points_per_unit: float) -> None:
     molecule = drawing.symbols is not None
-    circles = [Circle((x, y), drawing.radius) for x, y in drawing.places]
-    axes.add_collection(
-        PatchCollection(
-            circles,
-            facecolors=scale.to_rgba(values),
-            edgecolors="none" if molecule else style.GREY,
-            linewidths=0.5,
-            zorder=1 if molecule else 3,
-        )
+    nodes = PatchCollection(
+        [Circle((x, y), drawing.radius) for x, y in drawing.places],
+        facecolors=scale.to_rgba(values),
+        edgecolors="none" if molecule else style.GREY,
+        linewidths=0.5,
+        zorder=1 if molecule else 3,  # letters are written on atoms, edges end under nodes
     )
-    for stroke in drawing.strokes:
-        line = max(0.4, stroke.width * points_per_unit)
-        axes.add_patch(
-            PathPatch(
-                stroke.path,
-                facecolor=style.BLACK if stroke.width == 0 else "none",
-                edgecolor="none" if stroke.width == 0 else style.BLACK if molecule else style.GREY,
-                linewidth=line,
-                linestyle="--" if stroke.dashed else "-",
-                capstyle="round",
+    axes.add_collection(nodes)
+    for filled in (False, True):
+        strokes = [stroke for stroke in drawing.strokes if stroke.filled == filled]
+        axes.add_collection(
+            PatchCollection(
+                [PathPatch(stroke.path) for stroke in strokes],
+                facecolors=style.BLACK if filled else "none",
+                edgecolors=style.BLACK if molecule else style.GREY,
+                linewidths=[stroke.width and max(0.4, stroke.width * points_per_unit) for stroke in strokes],
+                linestyles=["--" if stroke.dashed else "-" for stroke in strokes],
+                capstyle="butt" if filled else "round",
                 zorder=2,
             )
         )

@@ -20,10 +20,11 @@ MAX_NODES = 1000
 
 @dataclass(frozen=True)
 class Stroke:
-    """A line or a filled outline; `width` is that of the line, 0 for an outline that is filled."""
+    """A line, or an outline that is filled; `width` is that of the line, 0 for a letter, which has none."""
 
     path: Path
     width: float
+    filled: bool = False
     dashed: bool = False
 
 
@@ -114,7 +115,7 @@ def sketch_graph(graphs: GraphSet, index: int) -> Sketch:
             continue
         strokes.append(Stroke(Path(places[[source, target]]), 0.06))
         if not both:
-            strokes.append(Stroke(_arrow_head(places[source], places[target], radius), 0))
+            strokes.append(Stroke(_arrow_head(places[source], places[target], radius), 0, filled=True))
     return Sketch(places, radius, strokes)
 
 
@@ -139,7 +140,7 @@ def _strokes(svg: str, scale: NDArray[np.float64]) -> list[Stroke]:
         path = _path(element.get("d", ""), scale)
         filled = "fill" in element.attrib or ("fill:#" in style and "fill:none" not in style)
         width = re.search(r"stroke-width:([\d.]+)", style)
-        found.append(Stroke(path, 0.0 if filled or not width else float(width[1]), "stroke-dasharray" in style))
+        found.append(Stroke(path, float(width[1]) if width else 0.0, filled, "stroke-dasharray" in style))
     return found
 
 

@@ -235,7 +235,10 @@ def _check_shapes(graph_set: GraphSet) -> None:
         raise ValueError("labels and task do not go together")
     if graph_set.ids is not None and len(graph_set.ids) != num_graphs:
         raise ValueError(f"{len(graph_set.ids)} ids for {num_graphs} graphs")
-    check_splits(graph_set.splits, num_graphs)
+    try:
+        check_splits(graph_set.splits, num_graphs)
+    except DataError as error:  # which does not know the file it is about
+        raise ValueError(str(error)) from None
 
 
 def _map(file: Path, entry: dict[str, Any]) -> Array:

@@ -136,8 +136,9 @@ def check_splits(splits: Mapping[str, NDArray[np.int64]], num_graphs: int) -> No
     """Raise unless every split names existing graphs and no graph is in two splits or twice in one."""
     seen = np.zeros(num_graphs, dtype=np.int64)
     for name, part in splits.items():
-        if len(part) and (part.min() < 0 or part.max() >= num_graphs):
-            raise UsageError(f"split {name!r} names graph {part.max()}, but there are only {num_graphs} graphs")
+        outside = part[(part < 0) | (part >= num_graphs)]
+        if len(outside):
+            raise DataError(f"split {name!r} names graph {outside[0]}, but graphs are numbered 0 to {num_graphs - 1}")
         seen += np.bincount(part, minlength=num_graphs)
     if (seen > 1).any():
-        raise UsageError(f"graph {int(np.argmax(seen > 1))} is in more than one split, or twice in one")
+        raise DataError(f"graph {int(np.argmax(seen > 1))} is in more than one split, or twice in one")

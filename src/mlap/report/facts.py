@@ -143,6 +143,15 @@ def whole_numbers(values: Sequence[int]) -> str:
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
 
 
+def ranges(values: Sequence[int]) -> str:
+    """Whole numbers in short, for people.
+
+    >>> ranges([1, 2, 3, 5])
+    '1–3, 5'
+    """
+    return whole_numbers(values).replace("-", "–").replace(",", ", ")
+
+
 def differences_from_paper(comparison: Comparison) -> list[str] | None:
     """Where a study falls short of the paper's protocol, or departs from it; `None` for data that the paper has not."""
     name = comparison.data_name
@@ -163,7 +172,7 @@ def differences_from_paper(comparison: Comparison) -> list[str] | None:
         differing.append(f"no {', '.join(missing)}")
     layers = sorted({cell.layers for cell in cells})
     if not set(_LAYERS) <= set(layers):
-        differing.append(f"depth {whole_numbers(layers).replace('-', '–').replace(',', ', ')}; the paper has 1–10")
+        differing.append(f"depth {ranges(layers)}; the paper has 1–10")
     for norm, words in (("none", "without GraphNorm"), ("graph", "with GraphNorm")):
         if norm not in norms:
             differing.append(f"no networks {words}")

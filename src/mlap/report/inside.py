@@ -61,6 +61,11 @@ class Inside:
     explained: tuple[Explained, ...]
     reason: str
 
+    @property
+    def fingerprint(self) -> str:
+        """The identity of the data that the networks were trained on."""
+        return str(self.inspection.runs[0].config["data"]["fingerprint"])
+
     def table(self) -> Table:
         """All probes."""
         metric = self.inspection.task.metric_label
@@ -197,8 +202,8 @@ def findings(inspection: Inspection) -> Iterator[str]:
         best[question] = [row.level for row in found]
         better = sign * aggregate.test.mean < top
         yield (
-            f"{question.capitalize()}: of all levels {_levels(best[question])} alone tells it best, with "
-            f"{task.metric_label} {_score(found[0])} on test graphs. The aggregate has {_score(aggregate)} and is "
+            f"{question.capitalize()}: the best by itself is {_levels(best[question])}, with {task.metric_label} "
+            f"{_score(found[0])} on test graphs. The aggregate has {_score(aggregate)} and is "
             f"{'better than every level' if better else 'not better'}."
         )
     if {"centre type", "peripheral type"} <= best.keys():
@@ -212,7 +217,7 @@ def findings(inspection: Inspection) -> Iterator[str]:
 
 
 def _levels(levels: Sequence[str]) -> str:
-    return f"level {levels[0]}" if len(levels) == 1 else f"levels {', '.join(levels[:-1])} or {levels[-1]}"
+    return f"level {levels[0]}" if len(levels) == 1 else f"level {', '.join(levels[:-1])} or {levels[-1]}"
 
 
 def _score(row: ProbeRow) -> str:

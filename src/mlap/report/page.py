@@ -23,10 +23,10 @@ from mlap.errors import UsageError
 from mlap.graphs import GraphSet
 from mlap.graphs.task import METRICS
 from mlap.report.curves import depth_plot, scores_plot
-from mlap.report.facts import differences_from_paper, facts
+from mlap.report.facts import differences_from_paper, facts, ranges
 from mlap.report.inside import Inside, alike, kept_models, look_inside, network_title
 from mlap.report.published import SEEDS, published_test
-from mlap.report.render import NORM, SCORE, Column, Kind, Table, to_csv
+from mlap.report.render import EFFECT, NORM, SCORE, Column, Kind, P, Table, to_csv
 from mlap.report.tables import full_table, results_table, significance_table, summary_table
 from mlap.study import Study
 from mlap.study.compare import ENOUGH_SEEDS, Comparison, best, compare, runs_on
@@ -39,8 +39,8 @@ PAGE = "index.html"
 _GENERATOR = f'<meta name="generator" content="mlap {mlap.__version__}">'
 _OURS = '<meta name="generator" content="mlap '
 
-#: pixels on the screen for an inch of a figure: its smallest text, 7 points, becomes 12 pixels
-_PIXELS = 120
+#: pixels on the screen for an inch of a figure: its smallest text, 7 points, becomes 12.6 pixels high
+_PIXELS = 130
 #: a longer table is folded
 _FOLDED = 60
 
@@ -123,51 +123,45 @@ def write_report(
         device: a torch device for the networks.
         on_step: called before each longer step with what is to be done, the number of steps done and of all.
     """
-    check_out(out)
     with Study.open(study) as opened:
         runs, plans = runs_on(opened.runs(), data), opened.plans()
     comparison = compare(runs)
     paths = (list(run_dirs) or kept_models(study, runs)) if models else []
+    groups = alike([load_run(path) for path in paths])
+    check_out(out)
     insides: list[Inside] = []
-    for group in alike([load_run(path) for path in paths]):
+    for group in groups:
         inside = look_inside(group, load_data(group[0]), max_mapped=max_mapped, device=device, on_step=on_step)
         same = sum(before.name.startswith(inside.name) for before in insides)
         insides.append(dataclasses.replace(inside, name=f"{inside.name}-{same + 1}") if same else inside)
 
+    if not (out / PAGE).exists():  # an interrupted report must be known as one, to be written again
+        write_text(out / PAGE, f"<!doctype html>{_GENERATOR}<p>This report was not finished.</p>\n")
     sink = _Sink(out)
     looks = [_look(sink, inside) for inside in insides]
     scores = scores_plot(comparison)
     results, significance, summary, full = (
         make(comparison) for make in (results_table, significance_table, summary_table, full_table)
     )
-    page = (
-        _environment()
-        .get_template("page.html")
-        .render(
-            generator=_GENERATOR,
-            study=study.name,
-            metric=_metric(comparison),
-            comparison=comparison,
-            facts=facts(runs, plans, study.name),
-            differences=differences_from_paper(comparison),
-            paper_seeds=SEEDS.get(comparison.data_name),
-            headline=list(headline(comparison)),
-            depths=list(best_depths(comparison)),
-            scores=sink.figure("scores", _scores_caption(comparison), scores) if scores else None,
-            depth=sink.figure("depth", _depth_caption(comparison), depth_plot(comparison)),
-            looks=looks,
-            given=bool(run_dirs),
-            asked=models,
-            foreign=[
-                f"{inside.title} was trained on other data ({inside.inspection.graphs.name}) than the study's"
-                for inside in insides
-                if inside.inspection.runs[0].config["data"]["fingerprint"] != runs[0].fingerprint
-            ],
-            results=sink.table(results),
-            significance=sink.table(significance),
-            summary=sink.table(summary),
-            tables=[sink.table(table) for table in (full, *(inside.table() for inside in insides), runs_table(runs))],
-        )
+    template = _environment().get_template("page.html")
+    page = template.render(
+        generator=_GENERATOR,
+        study=study.name,
+        metric=_metric(comparison),
+        comparison=comparison,
+        facts=facts(runs, plans, study.name),
+        differences=differences_from_paper(comparison),
+        headline=list(headline(comparison)),
+        depths=list(best_depths(comparison)),
+        scores=sink.figure("scores", _scores_caption(comparison), scores) if scores else None,
+        depth=sink.figure("depth", _depth_caption(comparison), depth_plot(comparison)),
+        looks=looks,
+        asked=models,
+        foreign=[_foreign(inside) for inside in insides if inside.fingerprint != runs[0].fingerprint],
+        results=sink.table(results),
+        significance=sink.table(significance),
+        summary=sink.table(summary),
+        tables=[sink.table(table) for table in (full, *(inside.table() for inside in insides), runs_table(runs))],
     )
     write_text(out / PAGE, page)
     return Written(out / PAGE, tuple(sink.figures), tuple(sink.tables), tuple(paths), comparison.warnings)
@@ -218,7 +212,8 @@ def headline(comparison: Comparison) -> Iterator[str]:
         if outcome is None:
             continue
         words = f"{contrast.first} against {contrast.second}: "
-        numbers = f"two-sided p = {outcome.p_two_sided:.2g}, effect size r = {outcome.r:.2f}".replace("-0", "−0")
+        p = P.show(outcome.p_two_sided)
+        numbers = f"two-sided p {p if p.startswith('<') else f'= {p}'}, effect size r = {EFFECT.show(outcome.r)}"
         side = "better" if outcome.r > 0 else "worse"
         if min(outcome.first, outcome.second) < ENOUGH_SEEDS:
             words += f"too few seeds to conclude ({numbers})."
@@ -243,6 +238,11 @@ def best_depths(comparison: Comparison) -> Iterator[str]:
             for name in dict.fromkeys(cell.architecture for cell in cells)
         ]
         yield f"Best depth by validation, GraphNorm {NORM.show(norm)}: {', '.join(depths)}."
+
+
+def _foreign(inside: Inside) -> str:
+    data = f"{inside.inspection.graphs.name} with fingerprint {inside.fingerprint}"
+    return f"{inside.title}: trained on other data than the study's, {data}"
 
 
 def _metric(comparison: Comparison) -> str:
@@ -358,10 +358,12 @@ def _look(sink: _Sink, inside: Inside) -> dict[str, Any]:
 
 
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.PackageLoader("mlap.report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["ranges"] = ranges
+    return environment

@@ -5,8 +5,8 @@ from __future__ import annotations
 import platform
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,40 +139,25 @@ def sweep(
         on_event: called with everything that happens to a run.
     """
     began = time.perf_counter()
-    path = Path(study)
-    source = _absolute(source)
-    root = None if data_root is None else str(Path(data_root).absolute())
-    reading = dict(options or {})
-    if graphs is None:
-        graphs = load_graphs(source, root=root, progress=False, **reading)
-    _check(graphs)
-    workplace = Workplace(path, keep_models)
-    with closing(engine or LocalEngine()) as running, lock.hold(path, wait=wait, on_wait=on_wait):
-        with Study.create(path) as opened:
-            opened.plan(plan.name, plan.axes, plan.recipes(), graphs, source, reading)
-            opened.reset()
-            records = [record for record in opened.runs() if record.fingerprint == graphs.fingerprint]
-            workplace.tidy_all(record.hash for record in records if record.status == "done")
-            outlook = _outlook(plan, graphs, records, retry_failed)
-            if on_outlook is not None:
-                on_outlook(outlook)
-            jobs = [
-                Job(
-                    hash=(hash := run_hash(recipe, graphs.fingerprint)),
-                    recipe=recipe.as_dict(),
-                    source=source,
-                    options=reading,
-                    data_root=root,
-                    fingerprint=graphs.fingerprint,
-                    work_dir=str(workplace / hash),
-                    device=device,
-                )
-                for recipe in outlook.pending
-            ]
-            _drive(jobs, running, opened, workplace, on_event or (lambda event: None))
-            wanted = {run_hash(recipe, graphs.fingerprint) for recipe in plan.recipes()}
-            ended = [record for record in opened.runs() if record.hash in wanted]
-        workplace.close()
+    with on_site(
+        source,
+        study,
+        engine=engine,
+        graphs=graphs,
+        options=options,
+        data_root=data_root,
+        device=device,
+        keep_models=keep_models,
+        wait=wait,
+        on_wait=on_wait,
+    ) as site:
+        site.study.plan(plan.name, plan.axes, plan.recipes(), site.graphs, site.source, site.options)
+        outlook = _outlook(plan, site.graphs, site.records(), retry_failed)
+        if on_outlook is not None:
+            on_outlook(outlook)
+        site.drive(map(site.job, outlook.pending), on_event)
+        wanted = {run_hash(recipe, site.graphs.fingerprint) for recipe in plan.recipes()}
+        ended = [record for record in site.records() if record.hash in wanted]
     done = sum(record.status == "done" for record in ended)
     return Outcome(
         total=len(ended),
@@ -181,6 +166,75 @@ def sweep(
         failures=[record for record in ended if record.status == "failed"],
         seconds=time.perf_counter() - began,
     )
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a driver works: an open study that it alone writes to, and all that its jobs have in common."""
+
+    study: Study
+    engine: Engine
+    workplace: Workplace
+    graphs: GraphSet
+    source: str
+    options: dict[str, Any]
+    data_root: str | None
+    device: str
+
+    def records(self) -> list[RunRecord]:
+        """The runs of the study on these data."""
+        return [record for record in self.study.runs() if record.fingerprint == self.graphs.fingerprint]
+
+    def job(self, recipe: Recipe) -> Job:
+        """The job of a run."""
+        hash = run_hash(recipe, self.graphs.fingerprint)
+        return Job(
+            hash=hash,
+            recipe=recipe.as_dict(),
+            source=self.source,
+            options=self.options,
+            data_root=self.data_root,
+            fingerprint=self.graphs.fingerprint,
+            work_dir=str(self.workplace / hash),
+            device=self.device,
+        )
+
+    def drive(self, jobs: Iterable[Job], on_event: Callable[[Started | Event], None] | None = None) -> None:
+        """Run jobs to their end; each is taken only when there is a place for it."""
+        _drive(jobs, self.engine, self.study, self.workplace, on_event or (lambda event: None))
+
+
+@contextmanager
+def on_site(
+    source: str,
+    study: str | Path,
+    *,
+    engine: Engine | None,
+    graphs: GraphSet | None,
+    options: Mapping[str, Any] | None,
+    data_root: str | Path | None,
+    device: str,
+    keep_models: bool,
+    wait: bool,
+    on_wait: Callable[[str], None] | None,
+) -> Iterator[Site]:
+    """Hold a study to run something in it; the arguments are those of `sweep`."""
+    path = Path(study)
+    source = _absolute(source)
+    root = None if data_root is None else str(Path(data_root).absolute())
+    reading = dict(options or {})
+    with closing(engine or LocalEngine()) as running:
+        if graphs is None:
+            graphs = load_graphs(source, root=root, progress=False, **reading)
+        _check(graphs)
+        workplace = Workplace(path, keep_models)
+        with lock.hold(path, wait=wait, on_wait=on_wait):
+            with Study.create(path) as opened:
+                opened.reset()
+                site = Site(opened, running, workplace, graphs, source, reading, root, device)
+                workplace.tidy_all(record.hash for record in site.records() if record.status == "done")
+                yield site
+            workplace.close()
 
 
 def _absolute(source: str) -> str:
@@ -197,16 +251,21 @@ def _check(graphs: GraphSet) -> None:
 
 
 def _drive(
-    jobs: list[Job], engine: Engine, study: Study, workplace: Workplace, on_event: Callable[[Started | Event], None]
+    jobs: Iterable[Job], engine: Engine, study: Study, workplace: Workplace, on_event: Callable[[Started | Event], None]
 ) -> None:
     """Run jobs to their end; whatever ends this early leaves them to be run another time."""
-    waiting = deque(jobs)
+    fresh = iter(jobs)
+    again: deque[Job] = deque()
     running: dict[str, Job] = {}
     deaths: Counter[str] = Counter()
     try:
-        while waiting or running:
-            while waiting and len(running) < engine.capacity:
-                job = waiting.popleft()
+        while True:
+            while len(running) < engine.capacity:
+                job = again.popleft() if again else next(fresh, None)
+                if job is None:
+                    if not running:
+                        return
+                    break
                 study.start(job.hash)
                 running[job.hash] = job
                 engine.submit(job)
@@ -221,7 +280,7 @@ def _drive(
                 elif isinstance(event, Died):
                     deaths[event.hash] += 1
                     if deaths[event.hash] < MOST_DEATHS:
-                        waiting.appendleft(running[event.hash])
+                        again.append(running[event.hash])
                     else:
                         event = Failed(event.hash, f"{event.reason}, {MOST_DEATHS} times", "", platform.node())
                 if isinstance(event, Failed):

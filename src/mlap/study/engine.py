@@ -81,7 +81,7 @@ class Engine(Protocol):
 
     @property
     def capacity(self) -> int:
-        """How many jobs may be under way at once; it may change."""
+        """How many jobs may be under way at once: one at least, and it may change."""
 
     def submit(self, job: Job) -> None:
         """Start a job."""

@@ -80,13 +80,7 @@ class Plan:
         A value may be a list, and text as on a command line: `"1-3,5"`, `"none,graph"`.
         """
         base = Recipe.preset(data_name).as_dict()
-        fields: Mapping[str, Any] = {}
-        if plan == "paper":
-            fields = _paper(data_name)
-        elif plan == "quick":
-            fields = QUICK
-        elif plan is not None:
-            fields = _read(Path(plan))
+        fields = fields_of(data_name, plan)
         for name in (*fields, *changes):
             if name not in base:
                 raise unknown("field of a recipe", name, base)
@@ -106,6 +100,15 @@ class Plan:
         """The whole plan as a plan file, the swept fields first."""
         ordered = sorted(self.axes, key=lambda name: len(self.axes[name]) == 1)
         return "".join(f"{name} = {_toml(self.axes[name])}\n" for name in ordered)
+
+
+def fields_of(data_name: str, plan: str | Path | None) -> Mapping[str, Any]:
+    """What a named plan, or a plan file, says of the fields of a recipe."""
+    if plan is None:
+        return {}
+    if plan == "quick":
+        return QUICK
+    return _paper(data_name) if plan == "paper" else _read(Path(plan))
 
 
 def _paper(data_name: str) -> dict[str, Any]:

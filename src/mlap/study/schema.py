@@ -73,6 +73,25 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
+    (
+        # Searches: each trial is a run like any other; a run may be a trial of several searches, or of none.
+        """
+        CREATE TABLE searches (
+            key TEXT PRIMARY KEY,
+            fingerprint TEXT NOT NULL REFERENCES data,
+            space TEXT NOT NULL,
+            started TEXT NOT NULL
+        )
+        """,
+        """
+        CREATE TABLE trials (
+            search TEXT NOT NULL REFERENCES searches,
+            number INTEGER NOT NULL,
+            hash TEXT NOT NULL REFERENCES runs,
+            PRIMARY KEY (search, number)
+        ) WITHOUT ROWID
+        """,
+    ),
 )
 
 VERSION = len(MIGRATIONS)

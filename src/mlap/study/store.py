@@ -139,6 +139,11 @@ _COLUMNS = tuple(
     for field in dataclasses.fields(RunRecord)
     if field.name not in ("data_name", "source", "options", "metric", "higher_is_better")
 )
+_RUNS = (
+    f"SELECT {', '.join(f'runs.{column}' for column in _COLUMNS)}, "
+    "data.name AS data_name, source, options, metric, higher_is_better "
+    "FROM runs JOIN data ON data.fingerprint = runs.fingerprint"
+)
 _RESULT = ("best_epoch", "valid_score", "test_score", "num_parameters", "epochs")
 _EPOCH = tuple(field.name for field in dataclasses.fields(Epoch))
 
@@ -213,11 +218,11 @@ class Study:
 
     def runs(self) -> list[RunRecord]:
         """All runs, in the order in which they were planned."""
-        columns = ", ".join(f"runs.{column}" for column in _COLUMNS)
-        rows = self._read(
-            f"SELECT {columns}, data.name AS data_name, source, options, metric, higher_is_better "
-            "FROM runs JOIN data USING (fingerprint) ORDER BY runs.rowid"
-        )
+        return [_record(row) for row in self._read(f"{_RUNS} ORDER BY runs.rowid")]
+
+    def trials(self, search: str) -> list[RunRecord]:
+        """The runs of a search in the order of its trials; the same run may be there more than once."""
+        rows = self._read(f"{_RUNS} JOIN trials ON trials.hash = runs.hash WHERE search = ? ORDER BY number", (search,))
         return [_record(row) for row in rows]
 
     def history(self, hash: str) -> list[Epoch]:
@@ -250,28 +255,32 @@ class Study:
         options: Mapping[str, Any],
     ) -> None:
         """Note what is asked for; runs that are not in the study yet become planned ones."""
-        assert graphs.task is not None
-        data = {
-            "fingerprint": graphs.fingerprint,
-            "name": graphs.name,
-            "source": source,
-            "options": json.dumps(options),
-            "metric": graphs.task.metric,
-            "higher_is_better": graphs.task.higher_is_better,
-        }
         with self._transaction() as execute:
-            execute(
-                f"INSERT OR IGNORE INTO data ({', '.join(data)}) VALUES ({', '.join('?' * len(data))})",
-                tuple(data.values()),
-            )
+            execute(*_insert_data(graphs, source, options))
             for recipe in recipes:
-                execute(
-                    "INSERT OR IGNORE INTO runs (hash, fingerprint, recipe, status) VALUES (?, ?, ?, 'planned')",
-                    (run_hash(recipe, graphs.fingerprint), graphs.fingerprint, json.dumps(recipe.as_dict())),
-                )
+                execute(*_insert_run(recipe, graphs.fingerprint))
             execute(
                 "INSERT INTO plans (name, axes, fingerprint, started) VALUES (?, ?, ?, ?)",
                 (name, json.dumps(axes), graphs.fingerprint, _now()),
+            )
+
+    def search(self, key: str, space: str, graphs: GraphSet, source: str, options: Mapping[str, Any]) -> None:
+        """Note that a space is searched on some data; a search that is there already goes on."""
+        with self._transaction() as execute:
+            execute(*_insert_data(graphs, source, options))
+            execute(
+                "INSERT OR IGNORE INTO searches (key, fingerprint, space, started) VALUES (?, ?, ?, ?)",
+                (key, graphs.fingerprint, space, _now()),
+            )
+
+    def add_trial(self, search: str, recipe: Recipe, fingerprint: str) -> None:
+        """One more trial of a search; if its run is not in the study yet, it is planned."""
+        with self._transaction() as execute:
+            execute(*_insert_run(recipe, fingerprint))
+            execute(
+                "INSERT INTO trials (search, number, hash) "
+                "VALUES (?1, (SELECT count(*) FROM trials WHERE search = ?1), ?2)",
+                (search, run_hash(recipe, fingerprint)),
             )
 
     def reset(self) -> None:
@@ -328,6 +337,27 @@ class Study:
             if isinstance(error, sqlite3.Error):
                 raise MlapError(f"{self.path} cannot be written: {error}") from error
             raise
+
+
+def _insert_data(graphs: GraphSet, source: str, options: Mapping[str, Any]) -> tuple[str, tuple[Any, ...]]:
+    assert graphs.task is not None
+    data = {
+        "fingerprint": graphs.fingerprint,
+        "name": graphs.name,
+        "source": source,
+        "options": json.dumps(options),
+        "metric": graphs.task.metric,
+        "higher_is_better": graphs.task.higher_is_better,
+    }
+    marks = ", ".join("?" * len(data))
+    return f"INSERT OR IGNORE INTO data ({', '.join(data)}) VALUES ({marks})", tuple(data.values())
+
+
+def _insert_run(recipe: Recipe, fingerprint: str) -> tuple[str, tuple[Any, ...]]:
+    return (
+        "INSERT OR IGNORE INTO runs (hash, fingerprint, recipe, status) VALUES (?, ?, ?, 'planned')",
+        (run_hash(recipe, fingerprint), fingerprint, json.dumps(recipe.as_dict())),
+    )
 
 
 def _record(row: dict[str, Any]) -> RunRecord:

@@ -8,7 +8,6 @@ import shutil
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from mlap.errors import DataError, MlapError
 from mlap.graphs import GraphSet
@@ -19,11 +18,14 @@ from mlap.training.run import LAST, first_line, read_checkpoint, read_config
 
 
 class Workbench:
-    """Performs jobs one after the other; the graphs stay loaded from one to the next."""
+    """Performs jobs one after the other; the graphs stay loaded from one to the next.
 
-    def __init__(self) -> None:
-        self._graphs: GraphSet | None = None
-        self._loaded: tuple[str, dict[str, Any], str | None] | None = None
+    Args:
+        graphs: the graphs of the first jobs, if they are at hand.
+    """
+
+    def __init__(self, graphs: GraphSet | None = None) -> None:
+        self._graphs = graphs
 
     def perform(self, job: Job, on_epoch: Callable[[EpochDone], None]) -> Done | Failed:
         """Train the network of a job, from where it was left; an error is an answer, not an exception."""
@@ -59,10 +61,8 @@ class Workbench:
             return Failed(job.hash, message, traceback.format_exc(), platform.node())
 
     def _load(self, job: Job) -> GraphSet:
-        wanted = (job.source, job.options, job.data_root)
-        if self._graphs is None or self._loaded != wanted:
+        if self._graphs is None or self._graphs.fingerprint != job.fingerprint:
             self._graphs = load_graphs(job.source, root=job.data_root, progress=False, **job.options)
-            self._loaded = wanted
         if self._graphs.fingerprint != job.fingerprint:
             raise DataError(
                 f"{job.source} is not what the sweep was planned on: fingerprint {self._graphs.fingerprint}, "
