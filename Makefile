@@ -11,6 +11,7 @@ demo: $(VENV)/installed
 	@BIN=$(BIN) bash demo.sh
 
 test: $(VENV)/installed-dev lint
+	@sh scripts/browser.sh
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/installed-dev

@@ -2,9 +2,9 @@
 
     python benchmarks/sweep_scaling.py [--repeats 2]
 
-Scaling: a grid of 24 runs on 900 synthetic graphs (3 architectures × 2 depths × 4 seeds, width 64, 4 epochs), with one
-and with two workers in turn; the fastest of each counts. `seconds` is the whole sweep, with the seconds that a worker
-needs to import torch; `seconds_running` counts from the first finished epoch, as in a sweep of hours;
+Scaling: a grid of 24 runs on 900 synthetic graphs (3 architectures × 2 depths × 4 seeds, width 64), once short (4
+epochs) and once longer (16), with one and with two workers in turn; the fastest of each counts. `seconds` is the whole
+sweep, with the seconds that a worker needs to import torch, which weigh more the shorter the grid is; `seconds_running` counts from the first finished epoch, as in a sweep of hours;
 `estimated_core_seconds` is what `mlap sweep` says beforehand that the grid will cost.
 
 Overhead: 60 runs that hardly train (54 graphs, width 4, one epoch) with one worker, from the first finished run to the
@@ -34,7 +34,8 @@ from mlap.study.engine import Done, EpochDone, Event
 from mlap.training import train
 
 ROOT = Path(__file__).resolve().parents[1]
-GRID = {"architecture": "naive,jk-sum,mlap-sum", "layers": "2,4", "seed": "0-3", "width": 64, "epochs": 4}
+GRID = {"architecture": "naive,jk-sum,mlap-sum", "layers": "2,4", "seed": "0-3", "width": 64}
+EPOCHS = (4, 16)
 TRIVIAL = {"architecture": "naive", "layers": 1, "seed": "0-59", "width": 4, "epochs": 1}
 
 
@@ -44,7 +45,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        rows = scaling(Path(folder), options.repeats) + overhead(Path(folder))
+        rows = [row for epochs in EPOCHS for row in scaling(Path(folder), options.repeats, epochs)]
+        rows += overhead(Path(folder))
     common = {
         "command": " ".join(["python", "benchmarks/sweep_scaling.py", *sys.argv[1:]]),
         "versions": f"mlap {mlap.__version__}, torch {torch.__version__}, python {platform.python_version()}",
@@ -59,22 +61,24 @@ def main() -> None:
         print("  ".join(f"{name} {value}" for name, value in row.items()))
 
 
-def scaling(folder: Path, repeats: int) -> list[dict[str, object]]:
+def scaling(folder: Path, repeats: int, epochs: int) -> list[dict[str, object]]:
     """The grid with one and with two workers, in turn."""
-    source, graphs = saved(synthetic(100), folder / "grid.graphs")
-    plan = Plan.of("synthetic", **GRID)
+    source, graphs = saved(synthetic(100), folder / f"grid-{epochs}.graphs")
+    plan = Plan.of("synthetic", **GRID, epochs=epochs)
     estimated = sum(estimate(plan.recipes(), graphs).seconds)
     times: dict[int, list[tuple[float, float, float]]] = {1: [], 2: []}
     for repeat in range(repeats):
         for workers in times:
             load = os.getloadavg()[0]
-            whole, running, _ = timed_sweep(plan, source, graphs, folder / f"{repeat}-{workers}.db", workers)
+            whole, running, _ = timed_sweep(plan, source, graphs, folder / f"{epochs}-{repeat}-{workers}.db", workers)
             times[workers].append((whole, running, load))
-            print(f"{workers} workers: {whole:.1f} s, {running:.1f} s of them running (load {load:.1f} before)")
+            print(
+                f"{epochs} epochs, {workers} workers: {whole:.1f} s, {running:.1f} s of them running (load {load:.1f} before)"
+            )
     best = {workers: min(found) for workers, found in times.items()}
     return [
         {
-            "what": f"grid of {len(plan)} runs",
+            "what": f"grid of {len(plan)} runs of {epochs} epochs",
             "workers": workers,
             "seconds": round(whole, 2),
             "speedup": round(best[1][0] / whole, 3),

@@ -20,7 +20,7 @@ def report(
         list[Path] | None,
         typer.Argument(
             help="Run directories to look into.  [default: some of those that `mlap sweep --keep-models` kept]",
-            metavar="[RUN…]",
+            metavar="RUN…",
             show_default=False,
         ),
     ] = None,
