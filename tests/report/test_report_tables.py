@@ -116,9 +116,8 @@ def test_a_data_set_that_the_paper_does_not_have() -> None:
 
 
 def test_an_architecture_that_the_paper_does_not_have() -> None:
-    runs = cell("my-own", SCORES, SCORES, data="MCF-7", layers=3) + cell(
-        "naive", SCORES, SCORES, data="MCF-7", layers=3
-    )
+    paper = {"data": "MCF-7", **PAPER["MCF-7"], "layers": 3}
+    runs = cell("my-own", SCORES, SCORES, **paper) + cell("naive", SCORES, SCORES, **paper)
     comparison = compare(runs, reference="my-own")
     naive, own = rows(full_table(comparison))
     assert (naive["paper_valid"].mean, naive["verdict"]) == (0.8616, "worse")
@@ -182,3 +181,10 @@ def test_every_table_in_every_form(runs: list[RunRecord]) -> None:
     assert sum(len(table.rows) for table in tables) == sum(
         line.startswith(("naive ", "jk", "mlap", "my-own")) for line in text.split("\n")
     )
+
+
+def test_no_verdict_on_another_recipe() -> None:
+    runs = cell("naive", SCORES, SCORES, **{"data": "MCF-7", **PAPER["MCF-7"], "epochs": 3, "layers": 3})
+    comparison = compare(runs)
+    assert [row["verdict"] for row in rows(full_table(comparison))] == ["other recipe"]
+    assert [row["verdict"] for row in rows(results_table(comparison))] == ["other recipe", None]

@@ -2,7 +2,8 @@
 
 The verdict on a score takes the difference of the two means in units of its own standard error,
 `z = (ours − paper) / sqrt(ours.standard_error² + paper.standard_error²)`: below 2 in size the scores agree, else ours
-is better or worse. With few seeds our standard error is itself uncertain; with one there is none, and no verdict.
+is better or worse. With few seeds our standard error is itself uncertain; with one there is none, and no verdict. Nor is
+there one on networks that were trained by another recipe than the paper's.
 """
 
 from __future__ import annotations
@@ -42,6 +43,13 @@ def verdict(ours: Summary | None, paper: Summary | None, higher_is_better: bool)
     return "better" if difference > 0 else "worse"
 
 
+def _judge(comparison: Comparison, ours: Summary | None, paper: Summary | None) -> str | None:
+    """The verdict on a score of a study."""
+    if ours is not None and paper is not None and paper_warnings(comparison):
+        return "other recipe"
+    return verdict(ours, paper, comparison.higher_is_better)
+
+
 def results_table(comparison: Comparison) -> Table:
     """The selected model of each family (the paper's table 1)."""
     tests = {row.family: row for row in published_test(comparison.data_name) or ()}
@@ -49,7 +57,7 @@ def results_table(comparison: Comparison) -> Table:
     rows = []
     for family, cell in comparison.selected.items():
         paper = tests.get(family)
-        judged = verdict(cell.test, paper.test if paper else None, comparison.higher_is_better)
+        judged = _judge(comparison, cell.test, paper.test if paper else None)
         rows.append(
             (
                 *(family, "ours", _aggregator(cell.architecture, family), cell.layers, cell.norm, *cell.others),
@@ -109,7 +117,7 @@ def summary_table(comparison: Comparison) -> Table:
     for (norm, architecture), cell in bests.items():
         paper = best(published[norm, architecture], better) if (norm, architecture) in published else None
         theirs = (paper.layers, paper.valid) if paper else (None, None)
-        judged = verdict(cell.valid, paper.valid if paper else None, better)
+        judged = _judge(comparison, cell.valid, paper.valid if paper else None)
         mark = "*" if cell is top[norm] else ""
         rows.append((architecture, cell.layers, norm, *cell.others, cell.valid.n, cell.valid, *theirs, judged, mark))
     columns = (
@@ -133,7 +141,7 @@ def full_table(comparison: Comparison) -> Table:
         paper = published.get((cell.norm, cell.architecture, cell.layers))
         theirs = paper.valid if paper else None
         mark = "**" if cell is top[cell.norm] else "*" if cell is bests[cell.norm, cell.architecture] else ""
-        judged = verdict(cell.valid, theirs, better)
+        judged = _judge(comparison, cell.valid, theirs)
         rows.append(
             (
                 *(cell.architecture, cell.layers, cell.norm, *cell.others),
