@@ -12,6 +12,8 @@ mlap demo: the paper's synthetic data set and its three families of networks, on
 TEXT
 mlap data info synthetic
 echo
-mlap sweep synthetic --plan quick --study demo/study.db
+mlap sweep synthetic --plan quick --study demo/study.db --keep-models
 echo
 mlap compare demo/study.db --table results
+echo
+mlap report demo/study.db --out demo/report --tsne-graphs 300

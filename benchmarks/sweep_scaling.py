@@ -4,8 +4,9 @@
 
 Scaling: a grid of 24 runs on 900 synthetic graphs (3 architectures × 2 depths × 4 seeds, width 64), once short (4
 epochs) and once longer (16), with one and with two workers in turn; the fastest of each counts. `seconds` is the whole
-sweep, with the seconds that a worker needs to import torch, which weigh more the shorter the grid is; `seconds_running` counts from the first finished epoch, as in a sweep of hours;
-`estimated_core_seconds` is what `mlap sweep` says beforehand that the grid will cost.
+sweep, with the seconds that a worker needs to import torch, which weigh more the shorter the grid is; `seconds_running`
+counts from the first finished epoch, as in a sweep of hours; `estimated_core_seconds` is what `mlap sweep` says
+beforehand that the grid will cost.
 
 Overhead: 60 runs that hardly train (54 graphs, width 4, one epoch) with one worker, from the first finished run to the
 last, against the same calls of `train` one after the other in this process: what remains is the engine, the driver and
@@ -73,7 +74,7 @@ def scaling(folder: Path, repeats: int, epochs: int) -> list[dict[str, object]]:
             whole, running, _ = timed_sweep(plan, source, graphs, folder / f"{epochs}-{repeat}-{workers}.db", workers)
             times[workers].append((whole, running, load))
             print(
-                f"{epochs} epochs, {workers} workers: {whole:.1f} s, {running:.1f} s of them running (load {load:.1f} before)"
+                f"{epochs} epochs, {workers} workers: {whole:.1f} s, {running:.1f} s running (load {load:.1f} before)"
             )
     best = {workers: min(found) for workers, found in times.items()}
     return [

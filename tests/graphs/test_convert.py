@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData, InMemoryDataset
 
-from mlap.errors import DataError, UsageError
+from mlap.errors import DataError
 from mlap.graphs import Features, GraphSet, Task, random_split, synthetic
 from mlap.graphs.convert import from_networkx, from_pyg, to_pyg
 
@@ -254,5 +254,5 @@ def test_malformed_networkx() -> None:
         from_networkx([graph], [1, 2])
     with pytest.raises(DataError, match="class 'x' is not one of a, b"):
         from_networkx([graph], ["x"], task=Task("multiclass", 2, "accuracy", ("a", "b")))
-    with pytest.raises(UsageError, match="split 'train' names graph 5"):
+    with pytest.raises(DataError, match="split 'train' names graph 5"):
         from_networkx([graph], splits={"train": [5]})

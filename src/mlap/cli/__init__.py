@@ -58,8 +58,6 @@ def main() -> None:
         code = _fail(str(error), 2)
     except MlapError as error:
         code = _fail(str(error), 1)
-    except KeyboardInterrupt as interrupt:
-        code = _fail(str(interrupt) or "interrupted", 1)
     except BrokenPipeError:  # the reader of our output has gone (`mlap … | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1

@@ -28,7 +28,7 @@ from mlap.cli.common import (
     resolve_device,
     table_options,
 )
-from mlap.errors import UsageError
+from mlap.errors import MlapError, UsageError
 
 if TYPE_CHECKING:
     from mlap.graphs import Task
@@ -109,6 +109,7 @@ def train(
 
     import torch
 
+    from mlap.graphs.sources import absolute_source
     from mlap.training import Recipe, parallel
     from mlap.training import train as train_network
 
@@ -140,12 +141,12 @@ def train(
                 out,
                 resume=resume,
                 device=device,
-                source={"source": _absolute(dataset), "options": options},
+                source={"source": absolute_source(dataset), "options": options},
                 on_epoch=on_epoch,
                 on_step=on_step,
             )
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"stopped; continue with `mlap train --resume --out {out}`") from None
+        raise MlapError(f"stopped; continue with `mlap train --resume --out {out}`") from None
     result = trained.result
     if parallel.rank() > 0:
         return
@@ -190,12 +191,6 @@ def _resolve(
         )
     Recipe.of(changes)  # a wrong value is an error before the data are read
     return dataset, options, None
-
-
-def _absolute(dataset: str) -> str:
-    """The data set as a later command can find it from another folder: a name, or a whole path."""
-    path = Path(dataset).expanduser()
-    return str(path.resolve()) if path.exists() else dataset
 
 
 @contextmanager

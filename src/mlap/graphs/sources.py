@@ -343,3 +343,9 @@ def is_source(text: str, root: str | Path | None = None) -> bool:
     root = data_root() if root is None else Path(root)
     named = text == "synthetic" or ogb_name(text) is not None or text.lower() in {name.lower() for name in TU_NAMES}
     return named or is_table(text) or text.endswith(packed.SUFFIX) or Path(text).exists() or (root / text).exists()
+
+
+def absolute_source(source: str) -> str:
+    """A source as a later command, or another process, finds it from another folder: a name, or a whole path."""
+    path = Path(source).expanduser()
+    return str(path.resolve()) if source != "synthetic" and path.exists() else source

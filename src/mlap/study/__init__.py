@@ -5,6 +5,7 @@ from mlap.study.driver import Outcome, Outlook, look, sweep
 from mlap.study.engine import Engine
 from mlap.study.local_engine import LocalEngine
 from mlap.study.plan import Plan
+from mlap.study.ray_engine import RayEngine
 from mlap.study.store import PlanRecord, RunRecord, Study, run_hash
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Outlook",
     "Plan",
     "PlanRecord",
+    "RayEngine",
     "RunRecord",
     "Study",
     "estimate",

@@ -13,7 +13,7 @@ from typing import Any
 
 from mlap.errors import UsageError
 from mlap.graphs import GraphSet
-from mlap.graphs.sources import load_graphs
+from mlap.graphs.sources import absolute_source, load_graphs
 from mlap.study import lock
 from mlap.study.engine import Died, Done, Engine, EpochDone, Event, Failed, Job
 from mlap.study.local_engine import LocalEngine
@@ -220,7 +220,7 @@ def on_site(
 ) -> Iterator[Site]:
     """Hold a study to run something in it; the arguments are those of `sweep`."""
     path = Path(study)
-    source = _absolute(source)
+    source = absolute_source(source)
     root = None if data_root is None else str(Path(data_root).absolute())
     reading = dict(options or {})
     with closing(engine or LocalEngine()) as running:
@@ -235,12 +235,6 @@ def on_site(
                 workplace.tidy_all(record.hash for record in site.records() if record.status == "done")
                 yield site
             workplace.close()
-
-
-def _absolute(source: str) -> str:
-    """The data as a worker, or a later command, can find them from another folder: a name, or a whole path."""
-    path = Path(source).expanduser()
-    return str(path.resolve()) if source != "synthetic" and path.exists() else source
 
 
 def _check(graphs: GraphSet) -> None:

@@ -7,9 +7,12 @@ that is gone answers with an error.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import math
 import os
+import re
+import socket
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,6 +32,7 @@ from mlap.training.run import first_line
 MOST_SENT = 1 << 30
 #: workers that are lost in a row before they are ready, after which something is wrong with the cluster
 _MOST_STILLBORN = 5
+_REMEDY = "start one with `ray start --head`, or use --address local"
 
 
 class RayEngine:
@@ -233,6 +237,9 @@ def _connect(ray: Any, address: str) -> bool:
     """Connect this process to a cluster, unless it is connected; whether that was to be done."""
     if ray.is_initialized():
         return False
+    where = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
+    if where not in ("", "local"):
+        _knock(where)
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         if address == "local":
@@ -240,14 +247,24 @@ def _connect(ray: Any, address: str) -> bool:
             ray.init(address="local", num_cpus=usable_cores(), include_dashboard=False, **quiet)
         else:
             ray.init(address=address, **quiet)
-    except ImportError as error:
-        raise UsageError(f"cannot connect to {address}: {first_line(error)}; pip install 'ray[client]'") from error
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise MlapError(
-            f"there is no Ray cluster at {address!r} ({first_line(error)}); "
-            "start one with `ray start --head`, or use --address local"
-        ) from error
+        reason = "" if address == "auto" else f" at {address} ({first_line(error)})"
+        raise MlapError(f"there is no Ray cluster{reason}; {_REMEDY}") from error
     return True
+
+
+def _knock(address: str) -> None:
+    """Raise unless something listens at an address; Ray itself would try for many minutes."""
+    found = re.fullmatch(r"(ray://)?([^:/]+):(\d{1,5})", address)
+    if found is None:
+        raise UsageError(f"--address must be auto, local, ray://HOST:PORT or HOST:PORT, got {address!r}")
+    client, host, port = found.groups()
+    if client and importlib.util.find_spec("grpc") is None:
+        raise UsageError(f"{address} needs a package that is not installed: pip install 'mlap[ray]'")
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise MlapError(f"there is no Ray cluster at {address} ({error}); {_REMEDY}") from error
 
 
 @contextmanager
