@@ -67,11 +67,8 @@ def depth_plot(comparison: Comparison) -> Plot:
         if paper:
             label = f"paper, {SEEDS[comparison.data_name]} seeds"
             handles.append(Line2D([], [], color=style.GREY, linestyle="--", linewidth=1, label=label))
-        figure.legend(
-            handles=handles,
-            loc="outside lower center",
-            ncols=-(-len(handles) // 2) if len(handles) > 5 else len(handles),
-        )
+        # Three entries fit below a panel.
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 3 * panels.shape[1]))
     return Plot(figure, [*(_depth_row("ours", cell) for cell in ours), *(_depth_row("paper", cell) for cell in paper)])
 
 
