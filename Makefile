@@ -12,7 +12,7 @@ demo: $(VENV)/installed
 
 test: $(VENV)/installed-dev lint
 	@sh scripts/browser.sh
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .

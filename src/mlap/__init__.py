@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from mlap.analysis import explain
     from mlap.errors import DataError, MlapError, UsageError
     from mlap.graphs import Features, GraphBatch, GraphSet, Task, from_networkx, from_pyg, load_graphs, synthetic
     from mlap.nn import GraphNetwork, MultiLevelAttentionPooling, Trace, graph_network
@@ -37,6 +38,7 @@ _ROOMS = {
     "Trace": "nn",
     "UsageError": "errors",
     "evaluate": "training",
+    "explain": "analysis",
     "from_networkx": "graphs",
     "from_pyg": "graphs",
     "graph_network": "nn",

@@ -187,7 +187,7 @@ def test_a_run_too_large_for_any_node_is_refused(cluster: Any) -> None:
         UsageError, match=r"no node .* has room for a run with 2 CPUs and 0 GPUs: nodes have up to 1 CPU"
     ):
         RayEngine(cpus=2)
-    with pytest.raises(UsageError, match="with 1 CPUs and 0.5 GPUs: .* and 0 GPUs in all"):
+    with pytest.raises(UsageError, match=r"with 1 CPUs and 0\.5 GPUs: .* and 0 GPUs in all"):
         RayEngine(gpus=0.5)
 
 
