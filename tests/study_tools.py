@@ -79,7 +79,7 @@ def fork(work: Callable[[], None]) -> int:
 
 def wait_for(condition: Callable[[], bool]) -> None:
     """Wait until a condition holds."""
-    end = time.monotonic() + 60  # a busy machine needs long to start a worker
+    end = time.monotonic() + 300  # a busy machine needs long to start a worker
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -130,6 +132,21 @@ def note(message: str, quiet: bool = False) -> None:
     """Say something beside the result, on stderr."""
     if not quiet:
         print(message, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def steps_bar(silent: bool) -> Iterator[Callable[[str, int, int], None] | None]:
+    """A progress bar for work of named steps, called with (what, done, total); `None` where there is no terminal."""
+    if silent or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = BarColumn(bar_width=24), TimeElapsedColumn(), TextColumn("{task.description}")
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("", total=None)
+        yield lambda what, done, total: progress.update(bar, description=what, completed=done, total=total)
 
 
 def count(number: int, noun: str) -> str:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlap.cli.common import DataRoot, Device, Json, Quiet, count, load_data_of, note, print_json, resolve_device
+from mlap.cli.common import (
+    DataRoot,
+    Device,
+    Json,
+    Quiet,
+    count,
+    load_data_of,
+    note,
+    print_json,
+    resolve_device,
+    steps_bar,
+)
 
 if TYPE_CHECKING:
     from mlap.analysis import Inspection, ProbeRow
@@ -60,7 +68,7 @@ def probe(
     if trained[0].recipe.norm != "none":
         note("note: the paper looks into networks without normalisation (--no-graph-norm)", silent)
     max_mapped = (tsne_graphs or None) if tsne else 0
-    with _progress(silent) as on_step:
+    with steps_bar(silent) as on_step:
         inspection = inspect_runs(
             trained, graphs, max_mapped=max_mapped, seed=seed, device=resolve_device(device), on_step=on_step
         )
@@ -71,20 +79,6 @@ def probe(
         return
     _print_tables(inspection)
     note(f"{count(len(files) // 3, 'figure')} written to {out} (each as SVG, PNG and CSV)", quiet)
-
-
-@contextmanager
-def _progress(silent: bool) -> Iterator[Callable[[str, int, int], None] | None]:
-    if silent or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = BarColumn(bar_width=24), TimeElapsedColumn(), TextColumn("{task.description}")
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("")
-        yield lambda what, done, total: progress.update(bar, description=what, completed=done, total=total)
 
 
 def _print_tables(inspection: Inspection) -> None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mlap.cli.common import DataRoot, Device, Json, Quiet, count, load_data_of, note, print_json, resolve_device
+from mlap.cli.common import (
+    DataRoot,
+    Device,
+    Json,
+    Quiet,
+    count,
+    load_data_of,
+    note,
+    print_json,
+    resolve_device,
+    steps_bar,
+)
 
 
 def report(
@@ -55,7 +63,7 @@ def report(
     from mlap.report.page import write_report
 
     silent = quiet or as_json
-    with _progress(silent) as on_step:
+    with steps_bar(silent) as on_step:
         written = write_report(
             study,
             out,
@@ -85,17 +93,3 @@ def report(
         note(f"warning: {warning}", quiet)
     made = f"{count(len(written.figures), 'figure')} and {count(len(written.tables), 'table')}"
     typer.echo(str(written.page) if quiet else f"{written.page}: {made}, in {seconds:.0f} s")
-
-
-@contextmanager
-def _progress(silent: bool) -> Iterator[Callable[[str, int, int], None] | None]:
-    if silent or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = BarColumn(bar_width=24), TimeElapsedColumn(), TextColumn("{task.description}")
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("report", total=None)
-        yield lambda what, done, total: progress.update(bar, description=what, completed=done, total=total)

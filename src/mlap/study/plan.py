@@ -24,7 +24,7 @@ from typing import Any
 
 from mlap.errors import DataError, UsageError, unknown
 from mlap.graphs.synthetic import VARIANT
-from mlap.nn import ARCHITECTURES
+from mlap.nn import ARCHITECTURES, PAPER_ARCHITECTURES
 from mlap.training import PAPER, Recipe
 
 if sys.version_info >= (3, 11):
@@ -32,7 +32,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-PAPER_ARCHITECTURES = ("naive", "jk-sum", "jk-concat", "jk-max", "jk-lstm", "mlap-sum", "mlap-weighted")
 #: more runs than this in one plan are a slip of the keyboard
 MOST_RUNS = 1_000_000
 

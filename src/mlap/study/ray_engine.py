@@ -94,7 +94,8 @@ class RayEngine:
     def submit(self, job: Job) -> None:
         """Give a job to an idle worker, or to a new one."""
         mark(job, self._token)
-        worker = next((worker for worker in self._workers if worker.job is None), None)
+        idle = [worker for worker in self._workers if worker.job is None]
+        worker = max(idle, key=lambda worker: worker.ready, default=None)
         if worker is None:
             actor = self._ray.remote(RayWorker).options(
                 num_cpus=self._cpus,
@@ -102,10 +103,9 @@ class RayEngine:
                 max_concurrency=2,  # it takes a job while a question is open
                 scheduling_strategy="SPREAD",
             )
-            worker = _Worker(actor.remote(mlap.__version__, self._graphs))
+            worker = _Worker(actor.remote(mlap.__version__, self._graphs), self._token)
             self._workers.append(worker)
-        worker.job = job
-        worker.actor.give.remote(job, self._token)
+        worker.take(job)
 
     def events(self, timeout: float) -> list[Event]:
         """What has happened since the last call; waits up to `timeout` seconds for something to happen."""
@@ -137,7 +137,16 @@ class RayEngine:
             if not isinstance(event, EpochDone):
                 unmark(worker.job)
                 worker.job = None
+                self._relieve(worker)
         return events
+
+    def _relieve(self, worker: _Worker) -> None:
+        """Give an idle worker the job of one that does not run yet, and may be waiting for its very place."""
+        for other in self._workers:
+            if other.job is not None and not other.ready:
+                worker.take(other.job)
+                other.job = None
+                return
 
     def _lose(self, worker: _Worker, error: Exception) -> list[Event]:
         """What the loss of a worker means for its job."""
@@ -175,15 +184,25 @@ class RayEngine:
 class _Worker:
     """A worker, seen from the driver."""
 
-    def __init__(self, actor: Any) -> None:
+    def __init__(self, actor: Any, token: str) -> None:
         self.actor = actor
         self.job: Job | None = None
         self.ready = False
         self.answer = actor.hello.remote()
+        self._token = token
+
+    def take(self, job: Job) -> None:
+        """Do a job, as soon as the worker is ready."""
+        self.job = job
+        if self.ready:
+            self.actor.give.remote(job, self._token)
 
     def ask(self) -> None:
         """Ask the next question, after the last one was answered."""
-        self.ready = True
+        if not self.ready:
+            self.ready = True
+            if self.job is not None:
+                self.take(self.job)
         self.answer = self.actor.events.remote()
 
 
