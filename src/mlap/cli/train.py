@@ -116,7 +116,8 @@ def train(
     if threads is not None:
         torch.set_num_threads(threads)
     device = parallel.join_group(resolve_device(device))
-    silent = quiet or as_json or parallel.rank() > 0
+    first = parallel.rank() == 0
+    silent = quiet or as_json or not first
     options = table_options(smiles_column, target, task, split_by, invalid)
     dataset, options, recipe = _resolve(dataset, options, changes, out, resume)
     graphs = load(dataset, data_root, silent, **options)
@@ -147,8 +148,9 @@ def train(
             )
     except KeyboardInterrupt:
         raise MlapError(f"stopped; continue with `mlap train --resume --out {out}`") from None
+    parallel.leave_group()
     result = trained.result
-    if parallel.rank() > 0:
+    if not first:
         return
     if as_json:
         print_json({"run": str(out), "recipe": recipe.as_dict(), **asdict(result)})
