@@ -162,7 +162,9 @@ def test_the_live_view(tiny: Path, tmp_path: Path) -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=140, color_system=None)
     first, second, third = (run_hash(recipe, graphs.fingerprint) for recipe in outlook.pending[:3])
-    with SweepView(outlook, [1.0] * 8, console) as view:
+    assert graphs.task is not None
+    costs = {run_hash(recipe, graphs.fingerprint): 1.0 for recipe in outlook.pending}
+    with SweepView(graphs.task, ["width", "seed"], 8, costs, console=console) as view:
         for hash, recipe in zip((first, second, third), outlook.pending, strict=False):
             view(Started(hash, recipe))
         view(EpochDone(first, {"epoch": 5, "valid_score": 0.25}))

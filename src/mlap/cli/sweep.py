@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mlap.cli import sweep_search
 from mlap.cli.common import (
     DataRoot,
     Device,
@@ -28,6 +29,7 @@ from mlap.cli.common import (
 from mlap.errors import MlapError, UsageError, unknown
 
 if TYPE_CHECKING:
+    from mlap.graphs import GraphSet
     from mlap.study import Cost, Engine, Outcome, Outlook, Plan
 
 _NORMS = {"on": "graph", "off": "none", "both": "none,graph"}
@@ -55,9 +57,18 @@ def sweep(
         typer.Option(
             "--set",
             metavar="KEY=VALUE[,VALUE…]",
-            help="Any field of the recipe: one value fixes it, several sweep it. May be given often.",
+            help="Any field of the recipe: one value fixes it, several sweep it; with --hpo also LOW..HIGH[:log]. "
+            "May be given often.",
         ),
     ] = None,
+    hpo: Annotated[
+        int | None,
+        typer.Option("--hpo", metavar="N", min=1, help="Search for a good recipe in N trials, rather than run a grid."),
+    ] = None,
+    sampler: Annotated[
+        str | None, typer.Option(metavar="tpe|random", help="How a search proposes recipes.  [default: tpe]")
+    ] = None,
+    search_seed: Annotated[int | None, typer.Option(min=0, help="The seed of a search.  [default: 0]")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run and what it costs, and stop.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run those again that failed before.")] = False,
     keep_models: Annotated[
@@ -66,7 +77,23 @@ def sweep(
     workers: Annotated[
         int | None, typer.Option("--workers", "-w", min=1, help="Networks trained at once.  [default: one per core]")
     ] = None,
-    engine: Annotated[str, typer.Option(help="Where to run: local.")] = "local",
+    engine: Annotated[
+        str, typer.Option(metavar="local|ray", help="Where to run: on this machine, or on a Ray cluster.")
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|local|ray://HOST:PORT",
+            help="The Ray cluster: the one that runs here, one just for this sweep, or one elsewhere.  [default: auto]",
+        ),
+    ] = None,
+    cpus_per_run: Annotated[
+        float | None, typer.Option(help="Processors that a run reserves on the Ray cluster.  [default: 1]")
+    ] = None,
+    gpus_per_run: Annotated[
+        float | None,
+        typer.Option(help="GPUs that a run reserves; 0.25 lets four networks share one.  [default: 0]"),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait while another sweep uses the study.")] = False,
     smiles_column: SmilesColumn = None,
     target: Targets = None,
@@ -84,37 +111,74 @@ def sweep(
     the same command goes on after the last finished epoch of each network. What no option says is the paper's
     recipe for a data set of the paper, and the default recipe for others.
 
+    With --hpo, recipes are proposed one after the other from what is known of the earlier ones, in a space that is
+    printed first. They are judged by their validation scores alone.
+
     \b
     Examples:
       mlap sweep synthetic --plan paper --dry-run
       mlap sweep synthetic --plan quick --study quick.db
       mlap sweep ogbg-molhiv --architectures paper --layers 1-10 --graph-norm both --seeds 0-29 --study molhiv.db
       mlap sweep mine.csv --architectures naive,mlap-sum --seeds 0-9 --set epochs=20 --set width=64,200
+      mlap sweep mine.csv --hpo 50 --set epochs=20 --set lr=1e-4..1e-2:log
+      mlap sweep synthetic --plan paper --engine ray --address ray://head:10001 --gpus-per-run 0.25
     """
-    from mlap.study import Plan, estimate, look
+    from mlap.study import Plan, estimate, look, run_hash
     from mlap.study import sweep as run_sweep
+    from mlap.study.search import Space, check_sampler
 
-    if engine not in ("local",):
-        raise unknown("engine", engine, ("local",))
     changes = _changes(architectures, layers, graph_norm, seeds, settings or [])
-    Plan.of("synthetic", plan, **changes)  # a wrong value is an error before the data are read
-    device = resolve_device(device)
+    if hpo is None:
+        if sampler is not None or search_seed is not None:
+            raise UsageError("--sampler and --search-seed belong to a search; say how many trials it has with --hpo N")
+        Plan.of("synthetic", plan, **changes)  # a wrong value is an error before the data are read
+    else:
+        Space.of("synthetic", plan, **changes)
+        check_sampler(sampler or "tpe")
+    where = {"address": address, "cpus": cpus_per_run, "gpus": gpus_per_run}
+    device = _device(device, engine, where)
+    calibrate_on = "cpu" if engine == "ray" and not _has_gpu() else device
     silent = quiet or as_json
     options = table_options(smiles_column, target, task, split_by, invalid)
     graphs = load(dataset, data_root, silent, **options)
-    chosen = Plan.of(graphs.name, plan, **changes)
-    if dry_run:
-        outlook = look(chosen, graphs, study, retry_failed=retry_failed)
-        cost = estimate(outlook.pending, graphs, outlook.records, device=device)
-        capacity = _engine(workers, device).capacity
-        if as_json:
-            print_json(_outlook_json(outlook, cost, capacity, study))
-        else:
-            typer.echo(_outlook_text(outlook, cost, capacity))
-        return
-
-    running = _engine(workers, device)
+    running = _engine(engine, workers, device, graphs, where)
+    site: dict[str, Any] = {
+        "engine": running,
+        "graphs": graphs,
+        "options": options,
+        "data_root": data_root,
+        "device": device,
+        "retry_failed": retry_failed,
+        "keep_models": keep_models,
+        "wait": wait,
+        "on_wait": lambda holder: note(f"waiting for another sweep on {study}{holder}", silent),
+    }
     with ExitStack() as stack:
+        stack.callback(running.close)
+        if hpo is not None:
+            sweep_search.run(
+                Space.of(graphs.name, plan, **changes),
+                hpo,
+                dataset,
+                study,
+                sampler=sampler or "tpe",
+                seed=search_seed or 0,
+                dry_run=dry_run,
+                calibrate_on=calibrate_on,
+                as_json=as_json,
+                silent=silent,
+                **site,
+            )
+            return
+        chosen = Plan.of(graphs.name, plan, **changes)
+        if dry_run:
+            outlook = look(chosen, graphs, study, retry_failed=retry_failed)
+            cost = estimate(outlook.pending, graphs, outlook.records, device=calibrate_on)
+            if as_json:
+                print_json(_outlook_json(outlook, cost, running.capacity, study))
+            else:
+                typer.echo(_outlook_text(outlook, cost, running.capacity))
+            return
         views: list[Any] = []
 
         def on_outlook(outlook: Outlook) -> None:
@@ -122,27 +186,23 @@ def sweep(
                 return
             from mlap.cli.sweep_view import SweepView
 
-            cost = estimate(outlook.pending, graphs, outlook.records, device=device)
+            cost = estimate(outlook.pending, graphs, outlook.records, device=calibrate_on)
             note(_outlook_text(outlook, cost, running.capacity))
             if outlook.pending:
-                views.append(stack.enter_context(SweepView(outlook, cost.seconds)))
+                assert graphs.task is not None
+                hashes = [run_hash(recipe, graphs.fingerprint) for recipe in outlook.pending]
+                costs = dict(zip(hashes, cost.seconds, strict=True))
+                swept = [name for name, values in chosen.axes.items() if len(values) > 1]
+                views.append(stack.enter_context(SweepView(graphs.task, swept, len(costs), costs)))
 
         try:
             outcome = run_sweep(
                 chosen,
                 dataset,
                 study,
-                engine=running,
-                graphs=graphs,
-                options=options,
-                data_root=data_root,
-                device=device,
-                retry_failed=retry_failed,
-                keep_models=keep_models,
-                wait=wait,
-                on_wait=lambda holder: note(f"waiting for another sweep on {study}{holder}", silent),
                 on_outlook=on_outlook,
                 on_event=lambda event: views[0](event) if views else None,
+                **site,
             )
         except KeyboardInterrupt:
             raise MlapError("stopped; the same command goes on where this one ended") from None
@@ -172,11 +232,38 @@ def _changes(
     return changes
 
 
-def _engine(workers: int | None, device: str) -> Engine:
-    """The engine; on a GPU, which all workers would share, there is one worker unless the user says otherwise."""
-    from mlap.study import LocalEngine
+def _device(device: str, engine: str, where: dict[str, Any]) -> str:
+    """The device of every run, after a look at whether the options for the engine go together."""
+    if engine not in ("local", "ray"):
+        raise unknown("engine", engine, ("local", "ray"))
+    if engine == "local":
+        for name, option in (("address", "--address"), ("cpus", "--cpus-per-run"), ("gpus", "--gpus-per-run")):
+            if where[name] is not None:
+                raise UsageError(f"{option} belongs to --engine ray")
+        return resolve_device(device)
+    # What this machine has says nothing about the nodes; a run sees the GPUs that it reserves, and no other.
+    reserved = "cuda" if where["gpus"] else "cpu"
+    if device not in ("auto", reserved):
+        raise UsageError(
+            f"--device {device}: on Ray, runs compute on a GPU if --gpus-per-run reserves one, else on a CPU"
+        )
+    return reserved
 
-    return LocalEngine(workers or (None if device == "cpu" else 1))
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _engine(engine: str, workers: int | None, device: str, graphs: GraphSet, where: dict[str, Any]) -> Engine:
+    """The engine; on a GPU, which all local workers would share, there is one unless the user says otherwise."""
+    from mlap.study import LocalEngine, RayEngine
+
+    if engine == "local":
+        return LocalEngine(workers or (None if device == "cpu" else 1))
+    given = {name: value for name, value in where.items() if value is not None}
+    return RayEngine(workers=workers, graphs=graphs, **given)
 
 
 def _outlook_text(outlook: Outlook, cost: Cost, workers: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -13,34 +13,49 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from mlap.study.driver import Outlook, Started
+from mlap.study.driver import Started
 from mlap.study.engine import Died, Done, EpochDone, Event, Failed
-from mlap.study.store import run_hash
 
 if TYPE_CHECKING:
+    from mlap.graphs import Task
     from mlap.training import Recipe
 
 #: failures that the live view lists; the end of the sweep lists them all
 _SHOWN_FAILURES = 5
+#: the fields that every run is called by
+_USUAL = ("architecture", "layers", "norm", "seed")
 
 
 class SweepView:
-    """Shows a sweep on stderr; give it every event.
+    """Shows a sweep, or a search, on stderr; give it every event.
 
     Args:
-        outlook: where the plan stood when the sweep started.
-        costs: the estimated seconds of every pending run: they decide how much of the way a run is.
+        task: what the networks are trained for.
+        swept: the fields of the recipe that tell runs apart.
+        runs: how many runs there will be.
+        costs: the estimated seconds of each run, by hash: they decide how much of the way a run is. Without, all
+            runs count the same.
+        show_test: whether to show test scores. A search has none of its own to be led astray by.
         console: where to write.
     """
 
-    def __init__(self, outlook: Outlook, costs: Sequence[float], console: Console | None = None) -> None:
-        assert outlook.graphs.task is not None
+    def __init__(
+        self,
+        task: Task,
+        swept: Iterable[str],
+        runs: int,
+        costs: Mapping[str, float] | None = None,
+        *,
+        show_test: bool = True,
+        console: Console | None = None,
+    ) -> None:
         self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
-        self._plan = outlook.plan
-        self._metric = outlook.graphs.task.metric_label
-        hashes = [run_hash(recipe, outlook.graphs.fingerprint) for recipe in outlook.pending]
-        self._costs = dict(zip(hashes, (cost or 1.0 for cost in costs), strict=True))
-        self._recipes: dict[str, Recipe] = dict(zip(hashes, outlook.pending, strict=True))
+        self._metric = task.metric_label
+        self._swept = [name for name in swept if name not in _USUAL]
+        self._runs = runs
+        self._costs = {hash: cost or 1.0 for hash, cost in (costs or {}).items()}
+        self._show_test = show_test
+        self._recipes: dict[str, Recipe] = {}
         self._epochs: dict[str, tuple[int, float | None]] = {}  # running → epochs done, last validation score
         self._finished = 0
         self._paid = 0.0
@@ -63,6 +78,7 @@ class SweepView:
     def __call__(self, event: Started | Event) -> None:
         """Take note of an event."""
         if isinstance(event, Started):
+            self._recipes[event.hash] = event.recipe
             self._epochs[event.hash] = (0, None)
             return
         if isinstance(event, EpochDone):
@@ -75,17 +91,18 @@ class SweepView:
             self._say(f"{label}  goes on in another process: {event.reason}")
             return
         self._finished += 1
-        self._paid += self._costs[event.hash]
+        self._paid += self._costs.get(event.hash, 1.0)
         if isinstance(event, Failed):
             self._failures.append(f"{label}  failed: {event.error}")
-            self._say(f"{self._finished}/{len(self._recipes)}  {self._failures[-1]}")
+            self._say(f"{self._finished}/{self._runs}  {self._failures[-1]}")
         elif isinstance(event, Done) and self._live is None:
             result = event.result
-            test = "" if result["test_score"] is None else f"  test {result['test_score']:.4f}"
+            tested = self._show_test and result["test_score"] is not None
+            test = f"  test {result['test_score']:.4f}" if tested else ""
             took = duration(sum(epoch["seconds"] for epoch in event.history))
             left = f"  ({left})" if (left := self._left()) else ""
             self._say(
-                f"{self._finished}/{len(self._recipes)}  {label}  validation {self._metric} "
+                f"{self._finished}/{self._runs}  {label}  validation {self._metric} "
                 f"{result['valid_score']:.4f}{test}  {took}{left}"
             )
 
@@ -94,17 +111,16 @@ class SweepView:
 
     def _label(self, hash: str) -> str:
         recipe = self._recipes[hash]
-        usual = ("architecture", "layers", "norm", "seed")
-        swept = [name for name, values in self._plan.axes.items() if len(values) > 1 and name not in usual]
-        others = "".join(f" {name}={getattr(recipe, name)}" for name in swept)
+        others = "".join(f" {name}={getattr(recipe, name)}" for name in self._swept)
         return f"{recipe.architecture} L{recipe.layers} {recipe.norm} s{recipe.seed}{others}"
 
     def _share(self) -> float:
         """How much of the way is behind us, from 0 to 1."""
         under_way = sum(
-            self._costs[hash] * epochs / self._recipes[hash].epochs for hash, (epochs, _) in list(self._epochs.items())
+            self._costs.get(hash, 1.0) * epochs / self._recipes[hash].epochs
+            for hash, (epochs, _) in list(self._epochs.items())
         )
-        return (self._paid + under_way) / sum(self._costs.values())
+        return (self._paid + under_way) / (sum(self._costs.values()) or self._runs)
 
     def _left(self) -> str:
         share = self._share()
@@ -119,7 +135,7 @@ class SweepView:
         pace = f"{self._finished / elapsed * 3600:,.0f} runs per hour" if self._finished else "starting"
         head = Table.grid(padding=(0, 2))
         head.add_row(
-            f"{self._finished:,}/{len(self._recipes):,} runs",
+            f"{self._finished:,}/{self._runs:,} runs",
             ProgressBar(total=1, completed=share, width=16),
             f"{share:.0%}",
             duration(elapsed),

@@ -78,12 +78,7 @@ class Plan:
 
         A value may be a list, and text as on a command line: `"1-3,5"`, `"none,graph"`.
         """
-        base = Recipe.preset(data_name).as_dict()
-        fields = fields_of(data_name, plan)
-        for name in (*fields, *changes):
-            if name not in base:
-                raise unknown("field of a recipe", name, base)
-        axes = {name: _values(name, value) for name, value in {**base, **fields, **changes}.items()}
+        axes = axes_of(data_name, {**fields_of(data_name, plan), **changes})
         return cls("grid" if plan is None else str(plan) if plan in ("paper", "quick") else Path(plan).name, axes)
 
     def __len__(self) -> int:
@@ -98,7 +93,16 @@ class Plan:
     def to_toml(self) -> str:
         """The whole plan as a plan file, the swept fields first."""
         ordered = sorted(self.axes, key=lambda name: len(self.axes[name]) == 1)
-        return "".join(f"{name} = {_toml(self.axes[name])}\n" for name in ordered)
+        return "".join(f"{name} = {toml_values(self.axes[name])}\n" for name in ordered)
+
+
+def axes_of(data_name: str, fields: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """Every field of a recipe with its values: those that are given, and the data set's usual ones."""
+    base = Recipe.preset(data_name).as_dict()
+    for name in fields:
+        if name not in base:
+            raise unknown("field of a recipe", name, base)
+    return {name: _values(name, value) for name, value in {**base, **fields}.items()}
 
 
 def fields_of(data_name: str, plan: str | Path | None) -> Mapping[str, Any]:
@@ -170,7 +174,7 @@ def _expand(name: str, text: str) -> list[Any]:
     return expanded
 
 
-def _toml(values: tuple[Any, ...]) -> str:
+def toml_values(values: tuple[Any, ...]) -> str:
     """The values of a field as TOML; whole numbers without a gap as a range."""
     if len(values) == 1:
         return json.dumps(values[0])

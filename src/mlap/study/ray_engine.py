@@ -266,9 +266,13 @@ def _connect(ray: Any, address: str) -> bool:
             ray.init(address="local", num_cpus=usable_cores(), include_dashboard=False, **quiet)
         else:
             ray.init(address=address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        reason = "" if address == "auto" else f" at {address} ({first_line(error)})"
-        raise MlapError(f"there is no Ray cluster{reason}; {_REMEDY}") from error
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        if where == "":
+            raise MlapError(f"there is no Ray cluster on this machine; {_REMEDY}") from error
+        raise MlapError(
+            f"cannot connect to the Ray cluster at {where} ({first_line(error)}); does it have the same version of "
+            "Ray, and this machine the cluster's token (RAY_AUTH_TOKEN), if it wants one?"
+        ) from error
     return True
 
 
