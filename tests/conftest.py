@@ -13,6 +13,9 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from report_pages import Made
 
+#: --doctest-modules would import these as modules, and two of one name do not go together
+collect_ignore_glob = ["conftest.py", "*/conftest.py"]
+
 settings.register_profile("mlap", derandomize=True, deadline=None)
 settings.load_profile("mlap")
 torch.set_num_threads(1)

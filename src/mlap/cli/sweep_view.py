@@ -35,7 +35,7 @@ class SweepView:
         runs: how many runs there will be.
         costs: the estimated seconds of each run, by hash: they decide how much of the way a run is. Without, all
             runs count the same.
-        show_test: whether to show test scores. A search has none of its own to be led astray by.
+        show_test: whether to show test scores; a search does not, so that nobody selects by them.
         console: where to write.
     """
 
