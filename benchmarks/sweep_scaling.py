@@ -43,10 +43,11 @@ TRIVIAL = {"architecture": "naive", "layers": 1, "seed": "0-59", "width": 4, "ep
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=2, help="of the grid with each number of workers")
+    parser.add_argument("--epochs", type=int, nargs="+", default=EPOCHS, help="of the runs, a grid for each number")
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        rows = [row for epochs in EPOCHS for row in scaling(Path(folder), options.repeats, epochs)]
+        rows = [row for epochs in options.epochs for row in scaling(Path(folder), options.repeats, epochs)]
         rows += overhead(Path(folder))
     common = {
         "command": " ".join(["python", "benchmarks/sweep_scaling.py", *sys.argv[1:]]),
