@@ -14,10 +14,7 @@ from torch_geometric.data import Data
 
 from mlap.errors import DataError
 from mlap.graphs.graph_set import Array, Features, GraphSet, smallest_unsigned
-from mlap.graphs.task import Task
-
-_METRICS = {"multiclass": "accuracy", "binary": "rocauc", "regression": "rmse"}
-
+from mlap.graphs.task import DEFAULT_METRICS, Task
 
 # ---- PyG ---------------------------------------------------------------------------------------------------------
 
@@ -338,7 +335,7 @@ def _labels(labels: Sequence[Array | None], task: Task | None) -> tuple[Array | 
         else:
             kind = "binary" if (np.isin(y, (0, 1)) | np.isnan(y)).all() else "regression"
             outputs = y.shape[1]
-        task = Task(kind, max(1, outputs), _METRICS[kind])
+        task = Task(kind, max(1, outputs), DEFAULT_METRICS[kind])
     if task.kind != "multiclass":
         return y.astype(np.float32), task
     if y.shape[1] != 1 or not (y == np.rint(y)).all():

@@ -21,12 +21,11 @@ from mlap.graphs._cells import MISSING, Cells, number, read_cells
 from mlap.graphs.graph_set import GraphSet
 from mlap.graphs.molecules import ON_INVALID, Invalid, molecules
 from mlap.graphs.splits import SYNONYMS, Split, column_split, random_split, scaffold_split, stratified_split
-from mlap.graphs.task import KINDS, Task
+from mlap.graphs.task import DEFAULT_METRICS, KINDS, Task
 
 SPLITS = ("random", "stratified", "scaffold", "column:NAME")
 
 #: The measure of a kind of task, unless the caller names another.
-DEFAULT_METRICS = {"binary": "rocauc", "multiclass": "accuracy", "regression": "rmse"}
 
 CLEAR_NAMES = ("smiles", "canonical_smiles", "isomeric_smiles")
 LIKELY_NAMES = ("smi", "mol", "molecule", "structure", "compound")

@@ -28,6 +28,10 @@ METRICS: dict[str, Metric] = {
 }
 
 
+#: kind of task → the metric unless told otherwise
+DEFAULT_METRICS = {"multiclass": "accuracy", "binary": "rocauc", "regression": "rmse"}
+
+
 @dataclass(frozen=True)
 class Task:
     """The task of a graph set.
