@@ -19,6 +19,7 @@ RECIPE = Recipe(architecture="jk-lstm", layers=2, width=8, epochs=2, batch_size=
 
 PROCESS = """
 import json, sys
+from pathlib import Path
 from mlap.graphs import synthetic
 from mlap.training import Recipe, parallel, train
 parallel.join_group("cpu")
@@ -27,14 +28,15 @@ trained = train(Recipe(**{recipe!r}), synthetic(graphs_per_class=6), sys.argv[1]
 assert parallel.world_size() == 2
 assert len(seen) == (2 if parallel.rank() == 0 else 0)
 weights = [round(float(p.double().sum()), 12) for p in trained.network.parameters()]
-print(json.dumps([parallel.rank(), trained.result.valid_score, trained.result.test_score, weights]), flush=True)
+answer = [trained.result.valid_score, trained.result.test_score, weights]
+Path(sys.argv[1]).with_name(f"answer{{parallel.rank()}}.json").write_text(json.dumps(answer))
 parallel.leave_group()
 """
 
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[object]]]:
-    """The run directory, and what each of two processes printed."""
+    """The run directory, and what each of two processes answered."""
     folder = tmp_path_factory.mktemp("parallel")
     script = folder / "process.py"
     script.write_text(PROCESS.format(recipe=RECIPE.as_dict()))
@@ -47,12 +49,11 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[o
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
-    return folder / "run", sorted(lines)
+    return folder / "run", [json.loads((folder / f"answer{rank}.json").read_text()) for rank in range(2)]
 
 
 def test_both_processes_end_with_the_same_network(answers: tuple[Path, list[list[object]]]) -> None:
-    (_, *first), (_, *second) = answers[1]
+    first, second = answers[1]
     assert first == second
 
 
