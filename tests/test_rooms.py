@@ -16,7 +16,8 @@ HOUSE = Path(mlap.__file__).parent
 #: room → the rooms it may import from; every room may use `errors`, and the package itself for its version
 LEFT_OF = {
     "errors": set(),
-    "nn": set(),
+    "kernels": set(),
+    "nn": {"kernels"},
     "graphs": set(),
     "training": {"graphs", "nn"},
     "study": {"graphs", "nn", "training"},

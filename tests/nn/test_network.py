@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,15 +36,14 @@ FEATURES = {"synthetic": (None, None), "molhiv": (CATEGORIES, (3, 2)), "ppa": (N
 WITHOUT_LSTM = sorted(set(ARCHITECTURES) - {"jk-lstm", "mlap-lstm"})
 
 
-def permuted(batch: GraphBatch, nodes: Tensor, arcs: Tensor) -> GraphBatch:
+def permuted(batch: GraphBatch, nodes: Tensor, arcs: Tensor) -> SimpleNamespace:
     """The same graphs with nodes renumbered (node n becomes `nodes[n]`), also across graphs, and arcs shuffled."""
     back = nodes.argsort()
-    return GraphBatch(
+    return SimpleNamespace(
         x=None if batch.x is None else batch.x[back],
         edge_index=nodes[batch.edge_index[:, arcs]],
         edge_attr=None if batch.edge_attr is None else batch.edge_attr[arcs],
         batch=batch.batch[back],
-        ptr=batch.ptr,
         num_nodes=batch.num_nodes,
         num_graphs=batch.num_graphs,
         y=None,

@@ -73,7 +73,7 @@ def test_index_and_ptr_and_both_give_the_same() -> None:
     index, ptr = torch.tensor([1, 1, 1, 3, 4, 4, 4]), torch.tensor([0, 0, 3, 3, 4, 7])
     expected = pooling(x, index, dim_size=5)
     for result in (pooling(x, index), pooling(x, ptr=ptr), pooling(x, index, ptr), pooling(x, ptr=ptr, dim_size=5)):
-        assert torch.equal(result, expected)
+        close(result, expected)
     wider = pooling(x, ptr=ptr, dim_size=8)
     assert torch.equal(wider[:5], expected)
     assert (wider[5:] == 0).all()
@@ -84,7 +84,7 @@ def test_all_nodes_are_one_graph_unless_told() -> None:
     x = torch.randn(4, 3, dtype=torch.double)
     expected = pooling(x, torch.zeros(4, dtype=torch.long))
     assert torch.equal(pooling(x), expected)
-    assert torch.equal(pooling(x, ptr=torch.tensor([0, 4])), expected)
+    close(pooling(x, ptr=torch.tensor([0, 4])), expected)
     assert torch.equal(pooling(x[:0]), torch.zeros(1, 3, dtype=torch.double))
 
 

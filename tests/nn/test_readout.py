@@ -166,8 +166,8 @@ def test_ways_to_say_which_graph_a_node_is_in(architecture: str) -> None:
     inputs = levels(2, 6, 3)
     index, ptr = torch.tensor([0, 0, 0, 2, 2, 3]), torch.tensor([0, 3, 3, 5, 6])
     expected = readout(inputs, index)
-    assert torch.equal(readout(inputs, ptr=ptr), expected)
-    assert torch.equal(readout(inputs, index, ptr, 4), expected)
+    close(readout(inputs, ptr=ptr), expected)
+    close(readout(inputs, index, ptr, 4), expected)
     assert torch.equal(readout(inputs), readout(inputs, torch.zeros(6, dtype=torch.long)))
     assert torch.equal(readout(inputs, index, dim_size=7)[:4], expected)
 
@@ -237,7 +237,7 @@ def test_on_feature_maps_of_different_resolution() -> None:
     assert len(pixels[0]) != len(pixels[1])
     pooling = MultiLevelAttentionPooling(4, 2, "weighted")
     result = pooling(pixels, index)
-    assert torch.equal(pooling(pixels, ptr=ptr), result)
+    close(pooling(pixels, ptr=ptr), result, 1e-6)
     parameters = reference.parameters(pooling)
     for number in range(3):
         nodes = [list(h[number].flatten(1).T.detach().double().numpy()) for h in maps]

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import BatchNorm, GraphNorm, LayerNorm, PairNorm
 from torch_geometric.nn.inits import reset
 
+from mlap import kernels
 from mlap.errors import UsageError, unknown
 from mlap.nn.convs import CONVS
 from mlap.nn.dropout import Dropout
@@ -62,7 +63,13 @@ class Backbone(nn.Module):
         reset(self.norms)
 
     def forward(
-        self, h: Tensor, edge_index: Tensor, edge_attr: Tensor | None, index: Tensor, dim_size: int
+        self,
+        h: Tensor,
+        edge_index: Tensor,
+        edge_attr: Tensor | None,
+        index: Tensor,
+        dim_size: int,
+        ptr: Tensor | None = None,
     ) -> list[Tensor]:
         """The levels `L × (N, channels)`.
 
@@ -72,19 +79,35 @@ class Backbone(nn.Module):
             edge_attr: the arcs' features, or `None`.
             index: `(N,)`, the graph of each node.
             dim_size: the number of graphs.
+            ptr: `(dim_size + 1,)`, where each graph's nodes begin, if they are sorted by graph; for speed.
         """
         levels: list[Tensor] = []
         for conv, norm in zip(self.convs, self.norms, strict=True):
             below = h
-            h = conv(h, edge_index, edge_attr)
-            h = norm(h, index, dim_size) if self.norm_per_graph else norm(h)
-            if len(levels) < len(self.convs) - 1:
-                h = h.relu()
-            h = self.dropout(h)
+            relu = len(levels) < len(self.convs) - 1
+            h = self._finish(conv(h, edge_index, edge_attr), norm, relu, index, dim_size, ptr)
             if self.residual:
                 h = h + below
             levels.append(h)
         return levels
+
+    def _finish(
+        self, h: Tensor, norm: nn.Module, relu: bool, index: Tensor, dim_size: int, ptr: Tensor | None
+    ) -> Tensor:
+        """What follows message passing: normalisation, ReLU if wanted, dropout."""
+        fast = kernels.usable(h)
+        if fast and isinstance(norm, GraphNorm) and ptr is not None:
+            from mlap.kernels import functions
+
+            learned = norm.weight, norm.bias, norm.mean_scale
+            return functions.normalise(h, ptr, *learned, norm.eps, relu, *self.dropout.draw(h.numel()))
+        h = norm(h, index, dim_size) if self.norm_per_graph else norm(h)
+        if fast and (relu or self.dropout.training):
+            from mlap.kernels import functions
+
+            return functions.activate(h, relu, *self.dropout.draw(h.numel()))
+        finished: Tensor = self.dropout(h.relu() if relu else h)
+        return finished
 
 
 def make_backbone(

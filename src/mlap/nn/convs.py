@@ -10,11 +10,15 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch_geometric.nn import GATv2Conv
 from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter
 
+from mlap import kernels
 from mlap.errors import UsageError
+from mlap.nn.encoders import distinct_rows
+from mlap.nn.mlp import TwoLayers
 
 
 class GINLayer(nn.Module):
@@ -36,7 +40,7 @@ class GINLayer(nn.Module):
         super().__init__()
         self.edge_encoder = edge_encoder
         self.eps = nn.Parameter(torch.zeros(()))
-        self.nn = nn.Sequential(nn.Linear(channels, 2 * channels), nn.ReLU(), nn.Linear(2 * channels, channels))
+        self.nn = TwoLayers(channels, 2 * channels, channels)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
@@ -46,15 +50,41 @@ class GINLayer(nn.Module):
 
     def forward(self, h: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
         """New node representations `(N, channels)`."""
-        source, target = edge_index
-        edges = self.edge_encoder(edge_attr)
-        if len(edges) == 1:  # the same for all edges: add it once per node, not once per edge
-            messages = (h + edges).relu().index_select(0, source)
+        edges, kind = distinct_rows(self.edge_encoder, edge_attr)
+        if len(edges) == 1 and _is_one_row(h) and h.device.type == "cpu":
+            return self._of_degrees(h, edges, edge_index[1])
+        if kernels.usable(h, edges, self.eps):
+            from mlap.kernels import functions
+
+            collected = functions.collect(h, edges, kind, self.eps, edge_index)
         else:
-            messages = (h.index_select(0, source) + edges).relu()
-        collected = scatter(messages, target, 0, len(h))
-        updated: Tensor = self.nn((1 + self.eps) * h + collected)
+            collected = (1 + self.eps) * h + _messages(h, edges, kind, edge_index)
+        updated: Tensor = self.nn(collected)
         return updated
+
+    def _of_degrees(self, h: Tensor, edges: Tensor, target: Tensor) -> Tensor:
+        """The same for nodes and edges that are all alike: a node's result depends on its degree alone."""
+        degree = torch.bincount(target, minlength=len(h))
+        degrees = torch.arange(int(degree.max()) + 1).unsqueeze(-1)
+        updated: Tensor = self.nn((1 + self.eps) * h[:1] + degrees * (h[:1] + edges).relu())
+        return F.embedding(degree, updated)
+
+
+def _messages(h: Tensor, edges: Tensor, kind: Tensor | None, edge_index: Tensor) -> Tensor:
+    """The sum of `relu(h + edge)` over the arcs into each node."""
+    source, target = edge_index
+    if len(edges) == 1:  # the same for all edges: add it once per node, not once per edge
+        messages = (h + edges).relu().index_select(0, source)
+    else:
+        rows = edges if kind is None else edges.index_select(0, kind)
+        messages = (h.index_select(0, source) + rows).relu()
+    collected: Tensor = scatter(messages, target, 0, len(h))
+    return collected
+
+
+def _is_one_row(h: Tensor) -> bool:
+    """Whether `h` repeats a single row, by `expand`."""
+    return len(h) > 1 and h.stride(0) == 0
 
 
 class GCNLayer(nn.Module):

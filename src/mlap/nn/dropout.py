@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mlap.errors import UsageError
 
 WORDS = 1 << 16  # values of the sixteen bits that decide one element
+
+
+class Draw(NamedTuple):
+    """What decides which elements are dropped: those whose random word is smaller than `dropped`.
+
+    Args:
+        words: sixteen random bits per element; `None` if nothing is dropped.
+        dropped: how many of the 65,536 words mean that an element is dropped.
+        scale: what the other elements are multiplied by.
+    """
+
+    words: NDArray[np.uint16] | None
+    dropped: int
+    scale: float
 
 
 class Dropout(nn.Module):
@@ -28,22 +45,23 @@ class Dropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`x` with some elements dropped; `x` itself in evaluation."""
-        if not self.training or self.p == 0:
+        if x.device.type != "cpu":
+            return F.dropout(x, self.p, self.training)
+        words, dropped, scale = self.draw(x.numel())
+        if words is None:
             return x
-        dropped = round(self.p * WORDS)
-        if x.device.type != "cpu" or dropped == WORDS:
-            return F.dropout(x, self.p, training=True)
-        return x * self._mask(x, dropped)
-
-    @staticmethod
-    def _mask(x: Tensor, dropped: int) -> Tensor:
-        """A mask for `x`: 0 with probability `dropped` / 65,536, and on average exactly 1."""
-        seed = int(torch.randint(2**62, ()))
-        words = np.random.SFC64(seed).random_raw(-(-x.numel() // 4))
-        kept = words.view(np.uint16)[: x.numel()] >= dropped
         dtype = np.float64 if x.dtype == torch.float64 else np.float32
-        mask = np.multiply(kept, dtype(WORDS / (WORDS - dropped)), dtype=dtype)
-        return torch.from_numpy(mask).view(x.shape).to(x.dtype)
+        mask = np.multiply(words >= dropped, dtype(scale), dtype=dtype)
+        return x * torch.from_numpy(mask).view(x.shape).to(x.dtype)
+
+    def draw(self, size: int) -> Draw:
+        """Draw for `size` elements on the CPU."""
+        dropped = round(self.p * WORDS)
+        if not self.training or dropped == 0:
+            return Draw(None, 0, 1.0)
+        seed = int(torch.randint(2**62, ()))
+        words = np.random.SFC64(seed).random_raw(-(-size // 4)).view(np.uint16)[:size]
+        return Draw(words, dropped, WORDS / (WORDS - dropped) if dropped < WORDS else 0.0)
 
     def extra_repr(self) -> str:
         """The probability."""

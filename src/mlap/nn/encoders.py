@@ -6,6 +6,7 @@ use that to add a constant edge vector once per node instead of once per edge.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -13,6 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mlap.errors import UsageError
+from mlap.nn.mlp import TwoLayers
+
+#: up to so many combinations of categories are encoded once each, instead of once for every item
+FEW = 256
 
 #: What items are like: nothing known (`None`), real columns (their number), or categories (the size of each column).
 Describes = None | int | Sequence[int]
@@ -47,6 +52,8 @@ class CategoryEncoder(nn.Module):
 
     sizes: Tensor
     offsets: Tensor
+    combinations: Tensor
+    strides: Tensor
 
     def __init__(self, cardinalities: Sequence[int], channels: int) -> None:
         super().__init__()
@@ -54,6 +61,11 @@ class CategoryEncoder(nn.Module):
         sizes = torch.tensor(self.cardinalities)
         self.register_buffer("sizes", sizes, persistent=False)
         self.register_buffer("offsets", sizes.cumsum(0) - sizes, persistent=False)
+        if math.prod(self.cardinalities) <= FEW:
+            combinations = torch.cartesian_prod(*map(torch.arange, self.cardinalities)).view(-1, len(sizes))
+            strides = [math.prod(self.cardinalities[column + 1 :]) for column in range(len(sizes))]
+            self.register_buffer("combinations", combinations, persistent=False)
+            self.register_buffer("strides", torch.tensor(strides), persistent=False)
         self.tables = nn.Parameter(torch.empty(sum(self.cardinalities), channels))
         self.reset_parameters()
 
@@ -64,6 +76,17 @@ class CategoryEncoder(nn.Module):
 
     def forward(self, features: Tensor | None) -> Tensor:
         """Encode categories `(rows, columns)` to `(rows, channels)`."""
+        return F.embedding_bag(self._checked(features) + self.offsets, self.tables, mode="sum")
+
+    def distinct(self, features: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The vectors of all combinations of categories, and which of them each item has, if they are few."""
+        if math.prod(self.cardinalities) > FEW:
+            return self(features), None
+        kind = (self._checked(features) * self.strides).sum(-1)
+        return F.embedding_bag(self.combinations + self.offsets, self.tables, mode="sum"), kind
+
+    def _checked(self, features: Tensor | None) -> Tensor:
+        """The features, once they are known to be of the categories that the network was built for."""
         _check_columns(features, len(self.cardinalities), "categorical")
         assert features is not None
         if features.device.type == "cpu":  # elsewhere, looking at the answer would make the device wait
@@ -74,14 +97,14 @@ class CategoryEncoder(nn.Module):
                     f"feature {column} is category {features[row, column]}, but the network was built for categories "
                     f"0 to {self.cardinalities[column] - 1}"
                 )
-        return F.embedding_bag(features + self.offsets, self.tables, mode="sum")
+        return features
 
     def extra_repr(self) -> str:
         """The tables' sizes."""
         return f"{list(self.cardinalities)}, {self.tables.size(1)}"
 
 
-class RealEncoder(nn.Sequential):
+class RealEncoder(TwoLayers):
     """A two-layer network for real vectors: Linear – ReLU – Linear, with a hidden layer twice as wide as its output.
 
     Args:
@@ -90,14 +113,24 @@ class RealEncoder(nn.Sequential):
     """
 
     def __init__(self, in_channels: int, channels: int) -> None:
-        super().__init__(nn.Linear(in_channels, 2 * channels), nn.ReLU(), nn.Linear(2 * channels, channels))
+        super().__init__(in_channels, 2 * channels, channels)
         self.in_channels = in_channels
 
     def forward(self, features: Tensor | None) -> Tensor:
         """Encode real vectors `(rows, columns)` to `(rows, channels)`."""
         _check_columns(features, self.in_channels, "real")
-        encoded: Tensor = super().forward(features)  # type: ignore[no-untyped-call]
-        return encoded
+        assert features is not None
+        return super().forward(features)
+
+
+def distinct_rows(encoder: nn.Module, features: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The vectors of an encoder, and for each item which of them it has; `None` if each has its own, or all the same.
+
+    There are often far fewer kinds of bonds than bonds: layers that can, work with the kinds.
+    """
+    if isinstance(encoder, CategoryEncoder):
+        return encoder.distinct(features)
+    return encoder(features), None
 
 
 def make_encoder(describes: Describes, channels: int) -> nn.Module:

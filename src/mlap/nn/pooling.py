@@ -7,6 +7,9 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 from torch_geometric.utils import scatter, softmax
 
+from mlap import kernels
+from mlap.nn.mlp import TwoLayers
+
 
 class AttentionPooling(nn.Module):
     r"""Pool the nodes of each graph by softmax attention.
@@ -26,7 +29,7 @@ class AttentionPooling(nn.Module):
         super().__init__()
         self.in_channels = self.out_channels = in_channels
         hidden_channels = hidden_channels or 2 * in_channels
-        self.gate = nn.Sequential(nn.Linear(in_channels, hidden_channels), nn.ReLU(), nn.Linear(hidden_channels, 1))
+        self.gate: nn.Module = TwoLayers(in_channels, hidden_channels, 1)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
@@ -45,10 +48,19 @@ class AttentionPooling(nn.Module):
             dim_size: the number of graphs B; read off the data unless given.
         """
         index, dim_size = graph_of_nodes(x, index, ptr, dim_size)
-        return self.pool(x, index, dim_size)[0]
+        return self.pool(x, index, dim_size, ptr)[0]
 
-    def pool(self, x: Tensor, index: Tensor, dim_size: int) -> tuple[Tensor, Tensor]:
-        """The pooled graphs `(B, in_channels)` and the attention of each node `(N,)`."""
+    def pool(self, x: Tensor, index: Tensor, dim_size: int, ptr: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The pooled graphs `(B, in_channels)` and the attention of each node `(N,)`.
+
+        `ptr` says the same as `index`; where it is given, too, nodes are known to be sorted by graph.
+        """
+        gate = self.gate
+        weights = gate.weights if isinstance(gate, TwoLayers) else ()
+        if ptr is not None and len(ptr) == dim_size + 1 and weights and kernels.usable(x, *weights):
+            from mlap.kernels import functions
+
+            return functions.attend(x, ptr, *weights)
         attention: Tensor = softmax(self.gate(x), index, num_nodes=dim_size)
         return scatter(attention * x, index, 0, dim_size), attention.squeeze(-1)
 

@@ -84,7 +84,8 @@ class MultiLevelAttentionPooling(nn.Module):
             levels: the node representations `h[1..L]`.
             index: `(N,)`, the graph of each node; or one such tensor per level, where levels have different nodes
                 (the feature maps of a convolutional network, say).
-            ptr: `(B + 1,)`, where each graph's nodes begin, as an alternative; or one per level.
+            ptr: `(B + 1,)`, where each graph's nodes begin, instead of `index` or, for speed, beside it; or one per
+                level.
             dim_size: the number of graphs B; read off the data unless given.
             return_attention: also return the attention of each node at each level, `L × (N,)`.
         """
@@ -97,13 +98,14 @@ class MultiLevelAttentionPooling(nn.Module):
     ) -> tuple[list[Tensor], list[Tensor]]:
         """The level-wise graph representations `L × (B, channels)` and the attention `L × (N,)`."""
         _check_levels(levels, self.num_levels)
-        given = zip(levels, _per_level(index, len(levels)), _per_level(ptr, len(levels)), strict=True)
+        pointers = _per_level(ptr, len(levels))
+        given = zip(levels, _per_level(index, len(levels)), pointers, strict=True)
         places = [graph_of_nodes(*level, dim_size) for level in given]
         dim_size = max(size for _, size in places)  # a level may lack the nodes of the last graphs
         pooled, attention = [], []
-        for pooling, h, (nodes_graph, _) in zip(self.pools, levels, places, strict=True):
+        for pooling, h, (nodes_graph, _), pointer in zip(self.pools, levels, places, pointers, strict=True):
             assert isinstance(pooling, AttentionPooling)
-            graphs, weights = pooling.pool(h, nodes_graph, dim_size)
+            graphs, weights = pooling.pool(h, nodes_graph, dim_size, pointer)
             pooled.append(graphs)
             attention.append(weights)
         return pooled, attention
@@ -173,7 +175,7 @@ class JumpReadout(nn.Module):
         """The one graph representation `(B, out_channels)` and its attention `(N,)`, each in a list."""
         _check_levels(levels, self.num_levels)
         h = self.jump(levels)
-        graphs, weights = self.attention_pool.pool(h, *graph_of_nodes(h, index, ptr, dim_size))
+        graphs, weights = self.attention_pool.pool(h, *graph_of_nodes(h, index, ptr, dim_size), ptr)
         return [graphs], [weights]
 
     def unify(self, pooled: Sequence[Tensor]) -> Tensor:

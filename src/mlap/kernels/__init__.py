@@ -1,0 +1,28 @@
+"""Compiled kernels for what a network does on the CPU between its matrix products; optional.
+
+With numba installed (the extra `fast`) the modules of `mlap.nn` use the functions of this room where `usable` says so;
+everywhere else, on a GPU, while torch compiles, for other types, they use torch operations. Those are in the modules
+themselves, compute the same, and are what the kernels are tested against. `MLAP_KERNELS=0` turns the kernels off.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import torch
+from torch import Tensor
+
+_INSTALLED = importlib.util.find_spec("numba") is not None
+
+
+def usable(*tensors: Tensor) -> bool:
+    """Whether the kernels can compute with these tensors here and now."""
+    return (
+        _INSTALLED
+        and os.environ.get("MLAP_KERNELS", "1") != "0"
+        and all(x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) for x in tensors)
+        and len({x.dtype for x in tensors}) == 1
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+    )

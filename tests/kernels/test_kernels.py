@@ -1,0 +1,231 @@
+"""The compiled kernels compute what the torch operations beside them compute: values and gradients."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from mlap import kernels
+from mlap.graphs import synthetic
+from mlap.nn import ARCHITECTURES, NORMS, AttentionPooling, CategoryEncoder, Dropout, GINLayer, graph_network
+from mlap.training import Recipe, train
+
+pytest.importorskip("numba", reason="the kernels need numba")
+
+FEATURES = {
+    "none": (None, None),
+    "few categories": ([3, 4], [2, 3]),
+    "many categories": ([3], [40, 50]),
+    "real": (2, 3),
+}
+
+
+@contextmanager
+def without_kernels() -> Iterator[None]:
+    """Use torch operations alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLAP_KERNELS", "0")
+        yield
+
+
+@st.composite
+def batches(draw: st.DrawFn, nodes: Any, edges: Any) -> SimpleNamespace:
+    """A batch of random directed graphs: empty ones, isolated nodes, loops and repeated arcs among them."""
+    sizes = draw(st.lists(st.integers(0, 7), min_size=1, max_size=6))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    ptr = torch.tensor([0, *np.cumsum(sizes)])
+    arcs = [
+        torch.randint(size, (2, draw(st.integers(0, 2 * size))), generator=generator) + first
+        for size, first in zip(sizes, ptr.tolist(), strict=False)
+        if size
+    ]
+    edge_index = torch.cat([torch.empty(2, 0, dtype=torch.long), *arcs], dim=1)
+
+    def features(kind: Any, rows: int) -> Tensor | None:
+        if kind is None:
+            return None
+        if isinstance(kind, int):
+            return torch.rand(rows, kind, generator=generator, dtype=torch.double)
+        return torch.stack([torch.randint(size, (rows,), generator=generator) for size in kind], dim=1)
+
+    return SimpleNamespace(
+        x=features(nodes, sum(sizes)),
+        edge_index=edge_index,
+        edge_attr=features(edges, edge_index.size(1)),
+        batch=torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes)),
+        ptr=ptr,
+        num_nodes=sum(sizes),
+        num_graphs=len(sizes),
+    )
+
+
+def outcome(network: nn.Module, batch: SimpleNamespace) -> list[Tensor]:
+    """The logits, and the gradients of a function of them that tells all logits apart."""
+    torch.manual_seed(0)  # the same dropout
+    network.zero_grad(set_to_none=True)
+    logits = network(batch)
+    (logits * torch.arange(1, 1 + logits.numel()).view_as(logits)).cos().sum().backward()
+    return [logits.detach()] + [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in network.parameters()]
+
+
+def shake(module: nn.Module) -> None:
+    """Move every parameter away from zeros and ones, which would hide a mistake."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+
+
+@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize("norm", ["none", "graph"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@settings(max_examples=4)
+@given(data=st.data())
+def test_networks(architecture: str, norm: str, features: str, data: st.DataObject) -> None:
+    """Values and gradients of whole networks with dropout, in double precision."""
+    nodes, edges = FEATURES[features]
+    batch = data.draw(batches(nodes, edges))
+    torch.manual_seed(data.draw(st.integers(0, 100)))
+    network = graph_network(
+        architecture, num_layers=3, channels=5, out_channels=2, nodes=nodes, edges=edges, norm=norm, dropout=0.4
+    ).double()
+    shake(network)
+    fast = outcome(network, batch)
+    with without_kernels():
+        plain = outcome(network, batch)
+    for got, expected in zip(fast, plain, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("training", [False, True])
+def test_norms(norm: str, residual: bool, training: bool) -> None:
+    """Every normalisation goes with the fused activation."""
+    torch.manual_seed(0)
+    network = graph_network(num_layers=3, channels=6, out_channels=2, norm=norm, residual=residual)
+    network = network.double().train(training)
+    shake(network)
+    same = copy.deepcopy(network)  # running statistics
+    batch: Any = synthetic(graphs_per_class=2).batch(range(18))
+    fast = outcome(network, batch)
+    with without_kernels():
+        plain = outcome(same, batch)
+    for got, expected in zip(fast, plain, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-9)
+
+
+def test_the_kernels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the comparisons above would compare torch with itself."""
+    from mlap.kernels import compiled
+
+    called = set()
+    names = ["collect", "collect_backward", "normalise", "normalise_backward", "add_relu", "relu_backward"]
+    names += ["score", "score_backward", "attend", "attend_backward", "activate", "activate_backward"]
+    for name in names:
+        kernel = getattr(compiled, name)
+        monkeypatch.setattr(compiled, name, lambda *a, kernel=kernel, name=name: (called.add(name), kernel(*a))[1])
+    batch: Any = synthetic(graphs_per_class=1).batch(range(9))
+    for norm in ("graph", "none"):
+        outcome(graph_network(num_layers=2, channels=3, out_channels=2, norm=norm), batch)
+    assert called == set(names)
+    called.clear()
+    with without_kernels():
+        outcome(graph_network(num_layers=2, channels=3, out_channels=2, norm="graph"), batch)
+    assert not called
+
+
+def test_nodes_that_are_all_alike_are_computed_once_per_degree() -> None:
+    torch.manual_seed(0)
+    layer = GINLayer(4, graph_network(num_layers=1, channels=4, out_channels=1).encoder).double()
+    shake(layer)
+    seen: list[int] = []
+    layer.nn.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0])))
+    row = torch.randn(1, 4, dtype=torch.double, requires_grad=True)
+    edge_index = torch.tensor([[0, 1, 2, 3, 4, 0], [1, 1, 1, 2, 2, 5]])
+    results = []
+    for h in (row.expand(9, -1), row.expand(9, -1).contiguous()):
+        out = layer(h, edge_index)
+        (gradient,) = torch.autograd.grad(out.sin().sum(), row)
+        results.append((out, gradient))
+    assert seen == [4, 9]  # degrees 0 to 3; nine nodes
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_attention_has_a_gradient_of_its_own() -> None:
+    torch.manual_seed(0)
+    pooling = AttentionPooling(3).double()
+    x = torch.randn(7, 3, dtype=torch.double, requires_grad=True)
+    ptr = torch.tensor([0, 3, 3, 7])
+    index = torch.tensor([0, 0, 0, 2, 2, 2, 2])
+    assert torch.autograd.gradcheck(lambda x: pooling.pool(x, index, 3, ptr), (x,))
+    for got, expected in zip(pooling.pool(x, index, 3, ptr), pooling.pool(x, index, 3), strict=True):
+        torch.testing.assert_close(got, expected)
+
+
+def test_a_network_that_diverges_is_seen_to_diverge() -> None:
+    """NaN and infinity are not flattened by ReLU or dropout."""
+    for norm in ("none", "graph"):
+        network = graph_network(num_layers=3, channels=4, out_channels=2, norm=norm, dropout=0.1)
+        with torch.no_grad():
+            network.backbone.convs[0].nn[0].weight[0, 0] = float("nan")  # type: ignore[index, union-attr]
+        assert network(synthetic(graphs_per_class=1).batch(range(9))).isnan().any()
+
+
+def test_kinds_of_edges_are_encoded_once() -> None:
+    encoder = CategoryEncoder([2, 3, 4], 5)
+    features = torch.cartesian_prod(torch.arange(2), torch.arange(3), torch.arange(4)).flip(0)
+    rows, kind = encoder.distinct(features)
+    assert kind is not None
+    assert len(rows) == 24
+    assert torch.equal(rows[kind], encoder(features))
+    one_column = CategoryEncoder([7], 5)
+    rows, kind = one_column.distinct(torch.tensor([[6], [0]]))
+    assert torch.equal(rows[kind], one_column(torch.tensor([[6], [0]])))
+
+
+def test_dropout_of_both_kinds_drops_the_same() -> None:
+    from mlap.kernels import functions
+
+    for p in (0.0, 0.3, 0.5, 1.0):
+        dropout = Dropout(p)
+        x = torch.randn(11, 7)
+        torch.manual_seed(1)
+        plain = dropout(x.relu())
+        torch.manual_seed(1)
+        assert torch.equal(functions.activate(x, True, *dropout.draw(x.numel())), plain)
+
+
+def test_where_the_kernels_are_not_for() -> None:
+    x = torch.randn(2, 2)
+    assert kernels.usable(x)
+    assert not kernels.usable(x.half())
+    assert not kernels.usable(x, x.double())
+    assert not kernels.usable(x.to("meta"))
+    seen = []
+    torch.func.vmap(lambda row: (seen.append(kernels.usable(row)), row)[1])(x)
+    assert seen == [False]
+    with without_kernels():
+        assert not kernels.usable(x)
+
+
+def test_training_gives_the_same_numbers() -> None:
+    """A whole small training: the same scores, and losses equal but for rounding."""
+    graphs = synthetic(graphs_per_class=6)
+    recipe = Recipe(architecture="mlap-weighted", layers=3, width=8, epochs=3, batch_size=9, norm="graph")
+    fast = train(recipe, graphs)
+    with without_kernels():
+        plain = train(recipe, graphs)
+    for got, expected in zip(fast.history, plain.history, strict=True):
+        assert got.train_loss == pytest.approx(expected.train_loss, rel=1e-4)
+    assert fast.result.valid_score == plain.result.valid_score
