@@ -13,7 +13,7 @@ from torch import nn
 from mlap.analysis import decompose, explain
 from mlap.analysis import explanation as module
 from mlap.nn import ARCHITECTURES, NORMS, GraphNetwork, JumpReadout, MultiLevelAttentionPooling
-from mlap.training import loop
+from mlap.training import batches
 
 SIZES = [5, 1, 6, 0, 4, 7]
 
@@ -180,7 +180,7 @@ def test_many_graphs_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = random_graphs([3, 5, 1, 4] * 250)
     network = small_network("mlap-weighted", 2, 3).float()
     chosen = np.random.default_rng(0).permutation(len(graphs))
-    monkeypatch.setattr(loop, "EVALUATION_ROWS", 200)
+    monkeypatch.setattr(batches, "EVALUATION_ROWS", 200)
     largest = 0
     trace = network.trace
 

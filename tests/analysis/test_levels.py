@@ -8,12 +8,12 @@ from small import random_graphs, small_network
 from mlap.analysis import level_representations
 from mlap.analysis.levels import num_representations
 from mlap.nn import ARCHITECTURES
-from mlap.training import loop
+from mlap.training import batches, predict_logits
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_representations_are_those_of_each_graph_alone(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "EVALUATION_ROWS", 40)  # several batches
+    monkeypatch.setattr(batches, "EVALUATION_ROWS", 40)  # several batches
     graphs = random_graphs([3, 0, 5, 1, 6, 2, 4, 3])
     network = small_network(architecture, 3, 2, norm="graph").float()
     chosen = np.array([7, 0, 4, 2, 1, 3])
@@ -37,7 +37,7 @@ def test_a_head_on_the_aggregate_gives_the_logits() -> None:
     levels = level_representations(network, graphs, np.arange(3))
     assert levels.aggregate.shape == (3, 8)
     np.testing.assert_array_equal(levels.aggregate.reshape(3, 2, 4), levels.level_wise)
-    logits = loop.predict_logits(network, graphs, np.arange(3))
+    logits = predict_logits(network, graphs, np.arange(3))
     with torch.no_grad():
         torch.testing.assert_close(network.head(torch.from_numpy(levels.aggregate)), logits)
 

@@ -13,7 +13,7 @@ from small import random_graphs, small_network, some_sizes
 from mlap.analysis import smoothing
 from mlap.analysis.smoothing import smoothness
 from mlap.graphs import GraphSet
-from mlap.training import loop
+from mlap.training import batches
 
 
 def cosine_distance(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
@@ -82,7 +82,7 @@ def test_self_loops_do_not_count() -> None:
 
 
 def test_levels_of_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "EVALUATION_ROWS", 40)
+    monkeypatch.setattr(batches, "EVALUATION_ROWS", 40)
     graphs = random_graphs([5, 1, 6, 0, 4, 7])
     network = small_network("mlap-sum", 3, 2).float()
     chosen = np.array([5, 1, 0, 2])

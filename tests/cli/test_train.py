@@ -48,6 +48,14 @@ def test_a_data_set_of_the_paper_gets_the_papers_recipe(mlap: Command, tiny: Pat
     assert (recipe["batch_size"], recipe["lr"], recipe["lr_decay"]) == (50, 1e-3, 0.2)
 
 
+def test_compile_reaches_the_training_and_not_the_recipe(mlap: Command, tiny: Path) -> None:
+    """Seen by the one recipe that it refuses, before anything is compiled."""
+    answer = mlap("train", tiny, *FAST, "--compile", "--set", "norm=batch", "--out", "run")
+    assert answer.code == 2
+    assert "compiled training pads batches" in answer.err
+    assert not Path("run").exists()
+
+
 def test_every_option_reaches_the_recipe(mlap: Command, tiny: Path) -> None:
     options = "--architecture mlap-weighted --layers 1 --graph-norm --width 4 --epochs 1 --batch-size 7 --lr 0.5"
     options += " --dropout 0.25 --backbone gcn --seed 9 --set lr_decay=0.75 --set residual=true"

@@ -20,7 +20,7 @@ import torch
 from mlap.errors import DataError, MlapError, UsageError
 from mlap.graphs import GraphSet, synthetic
 from mlap.training import Epoch, Recipe, evaluate, load_run, predict_logits, train
-from mlap.training.loop import EVALUATION_ROWS, evaluation_batches
+from mlap.training.batches import EVALUATION_ROWS, evaluation_batches
 from mlap.training.run import read_checkpoint
 
 SMALL = Recipe(architecture="mlap-weighted", layers=2, width=8, epochs=4, batch_size=16, lr=0.01, lr_decay_every=2)

@@ -28,7 +28,7 @@ from torch_geometric.nn import JumpingKnowledge
 
 from mlap.graphs import GraphSet
 from mlap.nn import GraphNetwork, JumpReadout, Last, MultiLevelAttentionPooling, Sum, Weighted
-from mlap.training.loop import evaluation_batches
+from mlap.training.batches import evaluation_batches
 
 Floats = NDArray[np.floating[Any]]
 

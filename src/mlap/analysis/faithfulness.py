@@ -17,7 +17,7 @@ from mlap.graphs import Features, GraphSet
 from mlap.nn import GraphNetwork
 from mlap.study.statistics import Summary, summarise
 from mlap.training import predict_logits
-from mlap.training.loop import evaluation_batches
+from mlap.training.batches import evaluation_batches
 
 #: What nodes are removed from: the graph, with their edges, so that no other node hears of them; or only the readout,
 #: so that the others keep their representations and share the attention among themselves.

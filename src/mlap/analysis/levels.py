@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mlap.graphs import GraphSet
 from mlap.nn import GraphNetwork, MultiLevelAttentionPooling
-from mlap.training.loop import evaluation_batches
+from mlap.training.batches import evaluation_batches
 
 Floats = NDArray[np.float32]
 

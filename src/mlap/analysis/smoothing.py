@@ -24,7 +24,7 @@ from torch_geometric.utils import scatter
 
 from mlap.graphs import GraphBatch, GraphSet
 from mlap.nn import GraphNetwork
-from mlap.training.loop import evaluation_batches
+from mlap.training.batches import evaluation_batches
 
 
 @dataclass(frozen=True, eq=False)

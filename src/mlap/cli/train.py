@@ -79,6 +79,9 @@ def train(
     invalid: Invalid = None,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.  [default: torch's own choice]")] = None,
     device: Device = "auto",
+    compile: Annotated[
+        bool, typer.Option("--compile", help="Train with torch.compile, meant for GPUs; its first steps take minutes.")
+    ] = False,
     data_root: DataRoot = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -142,6 +145,7 @@ def train(
                 out,
                 resume=resume,
                 device=device,
+                compile=compile,
                 source={"source": absolute_source(dataset), "options": options},
                 on_epoch=on_epoch,
                 on_step=on_step,

@@ -4,6 +4,8 @@ from mlap.graphs.convert import from_networkx, from_pyg, to_pyg
 from mlap.graphs.graph_set import Features, GraphBatch, GraphSet
 from mlap.graphs.molecules import molecules
 from mlap.graphs.ogb import read_ogb
+from mlap.graphs.padding import Buckets
+from mlap.graphs.resident import ResidentGraphs
 from mlap.graphs.sources import data_root, known_datasets, load_graphs
 from mlap.graphs.splits import column_split, random_split, scaffold_split, stratified_split
 from mlap.graphs.synthetic import synthetic
@@ -12,9 +14,11 @@ from mlap.graphs.task import Task
 from mlap.graphs.tu import read_tu
 
 __all__ = [
+    "Buckets",
     "Features",
     "GraphBatch",
     "GraphSet",
+    "ResidentGraphs",
     "Task",
     "column_split",
     "data_root",

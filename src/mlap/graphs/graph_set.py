@@ -90,13 +90,19 @@ class GraphBatch:
     num_nodes: int
     num_graphs: int
     y: Tensor | None  # (B,) class ids, or (B, targets)
+    padded: bool = False  # whether the last of the B graphs is padding; `y` is then of the B - 1 others
+
+    @property
+    def num_real(self) -> int:
+        """The number of graphs that are not padding; they come first."""
+        return self.num_graphs - self.padded
 
     def to(self, device: torch.device | str) -> GraphBatch:
         """The batch with its tensors on `device`."""
         moved: dict[str, Any] = {}
         for entry in dataclasses.fields(self):
             value = getattr(self, entry.name)
-            moved[entry.name] = value.to(device) if isinstance(value, Tensor) else value
+            moved[entry.name] = move(value, device) if isinstance(value, Tensor) else value
         return GraphBatch(**moved)
 
 
@@ -223,7 +229,7 @@ class GraphSet:
             ptr=torch.from_numpy(ptr),
             num_nodes=len(node_rows),
             num_graphs=len(indices),
-            y=None if self.y is None else _labels(self.y[indices]),
+            y=None if self.y is None else label_tensor(self.y[indices]),
         )
 
     def __getitem__(self, index: int) -> Data:
@@ -376,22 +382,40 @@ def _kind(features: Features | None) -> tuple[Any, ...] | None:
     return None if features is None else (features.num_columns, features.cardinalities, features.divisor)
 
 
-def _rows(
+def move(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """The tensor on `device`; on its way to a GPU it passes through pinned memory, so that the host need not wait."""
+    if tensor.device.type == "cpu" and torch.device(device).type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
+def spans(
     pointer: NDArray[np.int64], indices: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """How many rows each of the chosen graphs has, the pointer of these graphs alone, and all their rows."""
+    """How many rows each of the chosen graphs has, the pointer of these graphs alone, and each graph's shift.
+
+    A shift is what to add to a row of the chosen graphs to find that row among those of all graphs.
+    """
     if len(indices) and indices.min() < 0:
         raise IndexError(f"graph {indices.min()}: graphs are counted from 0")
     starts = pointer[indices]
     counts = pointer[indices + 1] - starts
     chosen = np.zeros(len(indices) + 1, dtype=np.int64)
     counts.cumsum(out=chosen[1:])
-    rows = (starts - chosen[:-1]).repeat(counts)
+    return counts, chosen, starts - chosen[:-1]
+
+
+def _rows(
+    pointer: NDArray[np.int64], indices: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """How many rows each of the chosen graphs has, the pointer of these graphs alone, and all their rows."""
+    counts, chosen, shifts = spans(pointer, indices)
+    rows = shifts.repeat(counts)
     rows += np.arange(len(rows))
     return counts, chosen, rows
 
 
-def _labels(y: Array) -> Tensor:
+def label_tensor(y: Array) -> Tensor:
     """Labels in the types that losses take: int64 class ids or float32 targets."""
     return torch.from_numpy(y.astype(np.float32 if y.dtype.kind == "f" else np.int64, copy=False))
 

@@ -51,7 +51,7 @@ class GINLayer(nn.Module):
     def forward(self, h: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
         """New node representations `(N, channels)`."""
         edges, kind = distinct_rows(self.edge_encoder, edge_attr)
-        if len(edges) == 1 and _is_one_row(h) and h.device.type == "cpu":
+        if len(edges) == 1 and _is_one_row(h) and h.device.type == "cpu" and not torch.compiler.is_compiling():
             return self._of_degrees(h, edges, edge_index[1])
         if kernels.usable(h, edges, self.eps):
             from mlap.kernels import functions

@@ -89,7 +89,8 @@ class CategoryEncoder(nn.Module):
         """The features, once they are known to be of the categories that the network was built for."""
         _check_columns(features, len(self.cardinalities), "categorical")
         assert features is not None
-        if features.device.type == "cpu":  # elsewhere, looking at the answer would make the device wait
+        # Elsewhere, looking at the answer would make the device wait, or end the compiled part of the network.
+        if features.device.type == "cpu" and not torch.compiler.is_compiling():
             wrong = (features < 0) | (features >= self.sizes)
             if wrong.any():
                 row, column = wrong.nonzero()[0].tolist()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,16 @@ from torch import Tensor
 
 import mlap
 from mlap.errors import MlapError, UsageError
-from mlap.graphs import GraphSet
+from mlap.graphs import GraphBatch, GraphSet
 from mlap.nn import GraphNetwork
 from mlap.training import parallel
 from mlap.training import run as files
+from mlap.training.batches import Batches, evaluation_batches
 from mlap.training.objective import Objective
 from mlap.training.recipe import Recipe
 
-#: nodes and arcs in one batch of an evaluation: enough to keep a processor busy, little enough for its memory
-EVALUATION_ROWS = 30_000
+#: shapes of batches for which a network is compiled; torch itself would give up after 8
+COMPILED_SHAPES = 64
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ def train(
     *,
     resume: bool = False,
     device: str = "cpu",
+    compile: bool = False,
     source: Mapping[str, Any] | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
     on_step: Callable[[int, int], None] | None = None,
@@ -97,20 +100,27 @@ def train(
         out: the run directory; nothing is written without one.
         resume: continue the run in `out` after its last finished epoch; start it if there is none.
         device: a torch device.
+        compile: train with `torch.compile`, on batches padded to a few shapes. What is trained is the same, random
+            numbers and rounding aside.
         source: how to load `graphs` again, kept in the run's configuration: the `source` and the `options` of
             `mlap.graphs.load_graphs`; the name of the set without options unless given.
         on_epoch: called after every epoch, also once for each epoch that a resumed run has behind it (by the first
             process, if there are several).
         on_step: called after every training step with the number of steps done in this epoch and in all of it.
     """
+    if compile and recipe.norm == "batch":
+        raise UsageError(
+            "compiled training pads batches, and batch normalisation would see the padding; "
+            "choose another norm, or leave out --compile"
+        )
     first = parallel.rank() == 0
     if out is not None:
         out = Path(out)
         if first:
             _prepare(out, recipe, graphs, device, source, resume)
         parallel.wait_for_all()
-    with torch.random.fork_rng():
-        trainer = _Trainer(recipe, graphs, torch.device(device))
+    with torch.random.fork_rng(), _compiler() if compile else nullcontext():
+        trainer = _Trainer(recipe, graphs, torch.device(device), compile)
         if out is not None and (out / files.LAST).exists():
             trainer.restore(files.read_checkpoint(out / files.LAST))
             parallel.wait_for_all()
@@ -134,7 +144,7 @@ def train(
 class _Trainer:
     """The state of a run between two epochs."""
 
-    def __init__(self, recipe: Recipe, graphs: GraphSet, device: torch.device) -> None:
+    def __init__(self, recipe: Recipe, graphs: GraphSet, device: torch.device, compile: bool = False) -> None:
         self.recipe = recipe
         self.graphs = graphs
         self.device = device
@@ -146,6 +156,11 @@ class _Trainer:
         self.optimizer = torch.optim.Adam(
             self.network.parameters(), recipe.lr, weight_decay=recipe.weight_decay, fused=device.type in ("cpu", "cuda")
         )
+        self.batches = Batches(graphs, device, pad=compile)
+        self.forward: Callable[[GraphBatch], Tensor] = self.network
+        if compile:
+            mode = "reduce-overhead" if device.type == "cuda" else None  # with CUDA graphs
+            self.forward = torch.compile(self.network, dynamic=False, mode=mode)
         self.history: list[Epoch] = []
         self.best_epoch = 0
         self.best_weights: dict[str, Tensor] = {}
@@ -170,10 +185,7 @@ class _Trainer:
                 f"the training loss became {train_loss} in epoch {epoch}; lower the learning rate "
                 f"(lr is {self.recipe.lr:g}) or use a normalisation"
             )
-        valid = self.graphs.split("valid")
-        logits = self._predict(valid)
-        assert self.graphs.y is not None
-        labels = self.graphs.y[valid]
+        logits, labels = self._predict("valid")
         done = Epoch(
             epoch,
             self.recipe.lr_at(epoch),
@@ -198,37 +210,47 @@ class _Trainer:
         steps = math.ceil(len(order) / size)
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         for step in range(steps):
-            whole = order[step * size : (step + 1) * size]
-            part = parallel.share(whole)
-            labels = self.objective.known_labels(self.graphs.y[whole])
-            self.optimizer.zero_grad()
-            if len(part):
-                batch = self.graphs.batch(part).to(self.device)
-                assert batch.y is not None
-                loss = self.objective.loss(self.network(batch), batch.y)
-                if len(part) < len(whole):
-                    loss = loss * (self.objective.known_labels(self.graphs.y[part]) / max(1, labels))
-                torch.autograd.backward(loss)
-                total += loss.detach() * labels
-            parallel.add_up_gradients(self.network)
-            self.optimizer.step()
+            total += self._train_step(order[step * size : (step + 1) * size])
             if on_step is not None:
                 on_step(step + 1, steps)
         parallel.add_up([total])
         return float(total) / max(1, self.objective.known_labels(self.graphs.y[order]))
 
-    def _predict(self, indices: NDArray[np.int64]) -> Tensor:
-        """The logits of the given graphs; every process computes its share."""
-        part = predict_logits(self.network, self.graphs, parallel.share(indices), self.device)
-        return parallel.join_shares(part, len(indices))
+    def _train_step(self, whole: NDArray[np.int64]) -> Tensor | float:
+        """One step on a batch of all processes; this process's part of the sum of its losses.
+
+        Nothing here looks at a value on the device, so that the host can run ahead of it.
+        """
+        assert self.graphs.y is not None
+        part = parallel.share(whole)
+        labels = self.objective.known_labels(self.graphs.y[whole])
+        summed: Tensor | float = 0.0
+        self.optimizer.zero_grad()
+        if len(part):
+            batch = self.batches.for_training(part)
+            assert batch.y is not None
+            loss = self.objective.loss(self.forward(batch)[: batch.num_real], batch.y)
+            if len(part) < len(whole):
+                loss = loss * (self.objective.known_labels(self.graphs.y[part]) / max(1, labels))
+            torch.autograd.backward(loss)
+            summed = loss.detach() * labels
+        parallel.add_up_gradients(self.network)
+        self.optimizer.step()
+        return summed
+
+    def _predict(self, split: str) -> tuple[Tensor, NDArray[Any]]:
+        """The logits and the labels of a split; every process computes its share of the logits."""
+        assert self.graphs.y is not None
+        indices = self.graphs.split(split)
+        part = _logits(self.network, self.batches.for_evaluation(split))
+        return parallel.join_shares(part, len(indices)), self.graphs.y[indices]
 
     def finish(self) -> Result:
         """Put the best weights into the network and score the test graphs with them."""
         self.network.load_state_dict(self.best_weights)
         test_score = None
-        if len(test := self.graphs.splits.get("test", np.empty(0, np.int64))):
-            assert self.graphs.y is not None
-            test_score = self.objective.score(self._predict(test), self.graphs.y[test])
+        if len(self.graphs.splits.get("test", ())):
+            test_score = self.objective.score(*self._predict("test"))
         return Result(
             metric=self.objective.task.metric,
             best_epoch=self.best_epoch,
@@ -266,6 +288,21 @@ class _Trainer:
         self.optimizer.load_state_dict(checkpoint["optimizer"])
         self.best_epoch = checkpoint["best_epoch"]
         self.best_weights = checkpoint["best_weights"]
+
+
+@contextmanager
+def _compiler() -> Iterator[None]:
+    """Torch's compiler with the settings that our networks need, and with errors of one line."""
+    from torch._dynamo import config, exc
+
+    patch: Callable[..., AbstractContextManager[Any]] = config.patch
+    try:
+        with patch(recompile_limit=COMPILED_SHAPES, allow_rnn=True):  # the latter for JK-LSTM
+            yield
+    except exc.TorchDynamoException as error:
+        raise MlapError(
+            f"torch could not compile the network ({files.first_line(error)}); leave out --compile"
+        ) from error
 
 
 def _seeds(seed: int, epoch: int) -> tuple[int, int]:
@@ -327,17 +364,14 @@ def predict_logits(
     network: GraphNetwork, graphs: GraphSet, indices: NDArray[np.int64], device: torch.device | str = "cpu"
 ) -> Tensor:
     """The logits `(graphs, K)` of the given graphs, on the CPU, from the network in evaluation mode."""
+    return _logits(network, (graphs.batch(part).to(device) for part in evaluation_batches(graphs, indices)))
+
+
+def _logits(network: GraphNetwork, batches: Iterable[GraphBatch]) -> Tensor:
+    """The logits of all graphs of some batches, on the CPU."""
     network.eval()
     with torch.inference_mode():
-        parts = [network(graphs.batch(part).to(device)).cpu() for part in evaluation_batches(graphs, indices)]
-    return torch.cat(parts)
-
-
-def evaluation_batches(graphs: GraphSet, indices: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Cut indices into batches of about `EVALUATION_ROWS` nodes and arcs each; at least one, if only an empty one."""
-    rows = (graphs.num_nodes + 2 * graphs.num_edges) / max(1, len(graphs))
-    size = max(1, int(EVALUATION_ROWS / max(1, rows)))
-    return (indices[start : start + size] for start in range(0, max(1, len(indices)), size))
+        return torch.cat([network(batch) for batch in batches]).cpu()
 
 
 def evaluate(

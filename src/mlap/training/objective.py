@@ -33,6 +33,7 @@ class Objective:
         self.task = task
         self.mean = mean
         self.std = std
+        self._scale: Tensor | None = None  # both, where the targets are: a copy in every step would make the host wait
 
     @classmethod
     def of(cls, graphs: GraphSet) -> Objective:
@@ -52,9 +53,14 @@ class Objective:
         if self.task.kind == "binary":
             losses = F.binary_cross_entropy_with_logits(logits, y.nan_to_num(), reduction="none")
         else:
-            scaled = (y - torch.as_tensor(self.mean).to(y)) / torch.as_tensor(self.std).to(y)
-            losses = F.mse_loss(logits, scaled.nan_to_num(), reduction="none")
+            losses = F.mse_loss(logits, self._standardised(y).nan_to_num(), reduction="none")
         return (losses * known).sum() / known.sum().clamp(min=1)
+
+    def _standardised(self, y: Tensor) -> Tensor:
+        """Targets as a regression network is trained on them."""
+        if self._scale is None or self._scale.device != y.device or self._scale.dtype != y.dtype:
+            self._scale = torch.from_numpy(np.stack((self.mean, self.std))).to(y)  # type: ignore[arg-type]
+        return (y - self._scale[0]) / self._scale[1]
 
     def known_labels(self, y: Array) -> int:
         """The number of labels that the mean loss runs over."""

@@ -1,0 +1,357 @@
+"""A training step and an evaluation of the paper's networks, side by side with plain PyG and the limit of the machine.
+
+    python benchmarks/networks.py [--datasets synthetic ogbg-molhiv] [--layers 1 5 10] [--threads 1 2] …
+
+Four take turns, with the same weights and the same batches:
+
+- `mlap`: this package;
+- `pyg` and `ogb`: the same network of PyG's modules and in the manner of OGB's reference code (`peers.py`), with PyG's
+  `DataLoader` and torch's Adam;
+- `limit`: the matrix products of the PyG network's step alone, recorded from it and done again with nothing between.
+
+Before anything is timed, logits and gradients of the three networks are compared (without dropout). A step is: assemble
+the batch, forward, loss, backward, Adam. An evaluation is the logits of 1,000 graphs, as each does it (`mlap` with its
+batches assembled once, as during training). The fastest of several rounds counts, in processor time for one thread and
+on the clock for more: use more only on a machine that does nothing else. `--memory` measures instead the peak
+resident memory that a training step adds, each in a process of its own. Writes `results/networks.csv`, or
+`results/networks_memory.csv`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch_geometric
+from peers import OGB, PyG, copy_weights, differences
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch_geometric.loader import DataLoader
+
+import mlap
+from mlap.graphs import GraphSet, load_graphs
+from mlap.graphs.convert import to_pyg
+from mlap.nn import PAPER_ARCHITECTURES, GraphNetwork, graph_network
+from mlap.training.batches import evaluation_batches
+
+ROOT = Path(__file__).resolve().parents[1]
+WIDTH = 200
+BATCH = {"synthetic": 50, "ogbg-molhiv": 20}
+STEPS = 4  # per round, each of another batch
+EVALUATED = 1000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--datasets", nargs="+", default=list(BATCH), choices=list(BATCH))
+    parser.add_argument("--architectures", nargs="+", default=list(PAPER_ARCHITECTURES))
+    parser.add_argument("--layers", nargs="+", type=int, default=[1, 5, 10])
+    parser.add_argument("--norms", nargs="+", default=["none", "graph"])
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--memory", action="store_true", help="measure memory, not time")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(step_memory(**json.loads(options.child)))
+        return
+    grid = itertools.product(options.datasets, options.norms, options.layers, options.architectures)
+    rows: list[dict[str, Any]] = []
+    out = ROOT / "results" / ("networks_memory.csv" if options.memory else "networks.csv")
+    loaded: dict[str, GraphSet] = {}
+    for dataset, norm, layers, architecture in grid:
+        case = {"dataset": dataset, "architecture": architecture, "layers": layers, "norm": norm}
+        if options.memory:
+            rows.append({**case, **compare_memory(case)})
+        else:
+            graphs = loaded.setdefault(dataset, load(dataset))
+            rows += [{**case, **row} for row in compare_times(graphs, case, options.threads, options.rounds)]
+        write(out, rows)
+    print(f"wrote {out.relative_to(ROOT)}")
+
+
+# ---- the networks ------------------------------------------------------------------------------------------------
+
+
+def load(dataset: str) -> GraphSet:
+    """A data set as every user has it."""
+    folder = Path(os.environ.get("MLAP_TEST_DATA") or ROOT.parent / "shared" / "data")
+    return load_graphs(dataset, root=folder)
+
+
+def make(graphs: GraphSet, case: dict[str, Any], dropout: float) -> dict[str, nn.Module]:
+    """The three networks with the same weights."""
+    assert graphs.task is not None
+    nodes, edges = (
+        None if features is None else features.cardinalities
+        for features in (graphs.node_features, graphs.edge_features)
+    )
+    torch.manual_seed(0)
+    ours = graph_network(
+        case["architecture"],
+        num_layers=case["layers"],
+        channels=WIDTH,
+        out_channels=graphs.task.num_outputs,
+        nodes=nodes,
+        edges=edges,
+        norm=case["norm"],
+        dropout=dropout,
+    )
+    made: dict[str, nn.Module] = {"mlap": ours}
+    for name, kind in (("pyg", PyG), ("ogb", OGB)):
+        arguments = (case["architecture"], case["layers"], WIDTH, graphs.task.num_outputs, case["norm"], dropout)
+        made[name] = kind(*arguments, nodes or (), edges or ())
+        copy_weights(ours, made[name])
+    return made
+
+
+def for_pyg(graphs: GraphSet, indices: Any) -> list[Any]:
+    """Graphs as PyG's users have them: where there are no features, zeros for an embedding to look up."""
+    data = to_pyg(graphs.subset(indices))
+    for item in data:
+        if item.x is None:
+            item.x = torch.zeros(item.num_nodes, 1, dtype=torch.long)
+        if item.edge_attr is None:
+            item.edge_attr = torch.zeros(item.edge_index.size(1), 1, dtype=torch.long)
+    return data
+
+
+def loss_of(logits: Tensor, y: Tensor) -> Tensor:
+    """The paper's losses."""
+    if logits.size(1) > 1:
+        return F.cross_entropy(logits, y)
+    return F.binary_cross_entropy_with_logits(logits, y.view_as(logits))
+
+
+def check(graphs: GraphSet, case: dict[str, Any]) -> None:
+    """All three give the same logits and gradients; that is what makes their times comparable."""
+    made = make(graphs, case, dropout=0.0)
+    batch = graphs.batch(range(20))
+    data = next(iter(DataLoader(for_pyg(graphs, range(20)), batch_size=20)))
+    logits = {name: network(batch if name == "mlap" else data) for name, network in made.items()}
+    for name, network in made.items():
+        loss_of(logits[name], batch.y).backward()
+        torch.testing.assert_close(logits[name], logits["mlap"], rtol=1e-3, atol=1e-4)
+        if name != "mlap":
+            assert isinstance(network, PyG)
+            assert isinstance(made["mlap"], GraphNetwork)
+            worst = differences(made["mlap"], network)
+            assert worst < 1e-3, f"{case} {name}: gradients differ by {worst:.1e} of the largest"
+
+
+# ---- time --------------------------------------------------------------------------------------------------------
+
+
+class Products(TorchDispatchMode):
+    """Records the matrix products of what runs inside, to do them again alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Tensor, Tensor]] = []
+        self.operands: dict[Any, Tensor] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        if name in ("mm", "addmm", "addmm_", "bmm"):
+            self._add(*args[-2:])
+        elif name == "mkldnn_rnn_layer":
+            x, weight_x, weight_h = args[:3]
+            self._add(x.flatten(0, 1), weight_x.t())
+            for step in x:
+                self._add(step.new_empty(len(step), weight_h.size(1)), weight_h.t())
+        elif name == "mkldnn_rnn_layer_backward":
+            x, weight_x, weight_h = args[:3]
+            grad = x.new_empty(x[..., 0].numel(), len(weight_x))
+            self._add(grad, weight_x)
+            self._add(grad.t(), x.flatten(0, 1))
+            for step in grad.chunk(len(x)):
+                self._add(step, weight_h)
+                self._add(step.t(), step.new_empty(len(step), weight_h.size(1)))
+        return func(*args, **(kwargs or {}))
+
+    def _add(self, left: Tensor, right: Tensor) -> None:
+        """Remember a product of such matrices."""
+        self.calls.append((self._like(left, 0), self._like(right, 1)))
+
+    def _like(self, tensor: Tensor, side: int) -> Tensor:
+        key = side, tensor.shape, tensor.stride()
+        if key not in self.operands:
+            self.operands[key] = torch.empty_strided(tensor.shape, tensor.stride()).normal_()
+        return self.operands[key]
+
+    def __call__(self) -> None:
+        for left, right in self.calls:
+            torch.matmul(left, right)
+
+
+def compare_times(graphs: GraphSet, case: dict[str, Any], threads: list[int], rounds: int) -> Iterator[dict[str, Any]]:
+    """The times of a step and of an evaluation, for each number of threads."""
+    torch.set_num_threads(max(threads))
+    check(graphs, case)
+    made = make(graphs, case, dropout=0.5)
+    size = BATCH[graphs.name]
+    order = np.random.RandomState(0).permutation(graphs.split("train"))
+    data = for_pyg(graphs, order[: STEPS * size])
+    batches = [list(range(start, start + size)) for start in range(0, STEPS * size, size)]
+    loader = DataLoader(data, batch_sampler=batches)  # type: ignore[arg-type]
+    steps: dict[str, Callable[[], None]] = {}
+    for name, network in made.items():
+        fused = {"fused": True} if name == "mlap" else {}
+        optimizer = torch.optim.Adam(network.parameters(), 1e-3, **fused)
+        ours = (graphs.batch(order[part]) for part in itertools.cycle(batches))
+        theirs = (batch for _ in itertools.count() for batch in loader)
+        steps[name] = stepper(network, optimizer, ours if name == "mlap" else theirs)
+    with Products() as products:
+        steps["pyg"]()
+    steps["limit"] = products
+
+    chosen = order[:EVALUATED]
+    assembled = [graphs.batch(part) for part in evaluation_batches(graphs, chosen)]
+    evaluation = DataLoader(for_pyg(graphs, chosen), batch_size=size)
+    evaluations = {
+        name: evaluator(network, assembled if name == "mlap" else evaluation) for name, network in made.items()
+    }
+    with Products() as products:
+        evaluations["pyg"]()
+    evaluations["limit"] = products
+    for count in threads:
+        torch.set_num_threads(count)
+        for what, runs in (("training step", steps), ("evaluation", evaluations)):
+            clock = time.process_time if count == 1 else time.perf_counter
+            times = take_turns(runs, rounds, STEPS if what == "training step" else 1, clock)
+            yield report(case, count, what, times)
+
+
+def stepper(network: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterator[Any]) -> Callable[[], None]:
+    """A function that does one training step."""
+
+    def step() -> None:
+        network.train()
+        batch = next(batches)
+        optimizer.zero_grad()
+        loss_of(network(batch), batch.y).backward()
+        optimizer.step()
+
+    return step
+
+
+def evaluator(network: nn.Module, batches: Any) -> Callable[[], None]:
+    """A function that computes the logits of all batches."""
+
+    def evaluate() -> None:
+        network.eval()
+        with torch.no_grad():
+            for batch in batches:
+                network(batch)
+
+    return evaluate
+
+
+def take_turns(
+    runs: dict[str, Callable[[], None]], rounds: int, repeats: int, clock: Callable[[], float]
+) -> dict[str, float]:
+    """The seconds of one call of each: the mean of `repeats` calls, the smallest of all rounds."""
+    best = dict.fromkeys(runs, float("inf"))
+    for run in runs.values():
+        run()
+    for _ in range(rounds):
+        for name, run in runs.items():
+            started = clock()
+            for _ in range(repeats):
+                run()
+            best[name] = min(best[name], (clock() - started) / repeats)
+    return best
+
+
+def report(case: dict[str, Any], threads: int, what: str, times: dict[str, float]) -> dict[str, Any]:
+    """One row, also printed."""
+    row = {
+        "threads": threads,
+        "what": what,
+        **{f"{name}_ms": round(seconds * 1e3, 2) for name, seconds in times.items()},
+        "pyg_over_mlap": round(times["pyg"] / times["mlap"], 2),
+        "ogb_over_mlap": round(times["ogb"] / times["mlap"], 2),
+        "limit_over_mlap": round(times["limit"] / times["mlap"], 2),
+        "limit_over_pyg": round(times["limit"] / times["pyg"], 2),
+    }
+    print(" ".join(str(value) for value in (*case.values(), *row.values())), flush=True)
+    return row
+
+
+# ---- memory ------------------------------------------------------------------------------------------------------
+
+
+def compare_memory(case: dict[str, Any]) -> dict[str, Any]:
+    """The megabytes that training steps add, ours and PyG's."""
+    row: dict[str, Any] = {}
+    for name in ("mlap", "pyg"):
+        child = json.dumps({"case": case, "name": name})
+        command = [sys.executable, __file__, "--child", child]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        row[f"{name}_mb"] = round(float(done.stdout) / 1024, 1)
+    row["mlap_over_pyg"] = round(row["mlap_mb"] / row["pyg_mb"], 2)
+    print(" ".join(str(value) for value in (*case.values(), *row.values())), flush=True)
+    return row
+
+
+def step_memory(case: dict[str, Any], name: str) -> int:
+    """The kilobytes that steps add to the peak of this process, over what it needed for one of a single graph."""
+    torch.set_num_threads(1)
+    graphs = load(case["dataset"])
+    network = make(graphs, case, dropout=0.5)[name]
+    order = np.random.RandomState(0).permutation(graphs.split("train"))[: STEPS * BATCH[graphs.name]]
+    optimizer = torch.optim.Adam(network.parameters(), 1e-3, fused=name == "mlap")
+    parts = [order[:1], *np.split(order, STEPS)]
+    if name == "mlap":
+        batches = iter([graphs.batch(part) for part in parts])
+    else:
+        batches = iter([next(iter(DataLoader(for_pyg(graphs, part), batch_size=len(part)))) for part in parts])
+    step = stepper(network, optimizer, batches)
+    step()  # gradients, moments, compiled code
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(STEPS):
+        step()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+
+
+# ---- the table ---------------------------------------------------------------------------------------------------
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    """All rows so far, with what made them."""
+    common = {
+        "width": WIDTH,
+        "command": " ".join(["python", "benchmarks/networks.py", *sys.argv[1:]]),
+        "versions": f"mlap {mlap.__version__}, torch {torch.__version__}, "
+        f"torch_geometric {torch_geometric.__version__}, python {platform.python_version()}",
+        "hardware": f"{os.cpu_count()} cores, {processor()}",
+    }
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, [*rows[0], *common])
+        table.writeheader()
+        table.writerows({**row, **common} for row in rows)
+
+
+def processor() -> str:
+    """What the machine calls its processor."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Batches of a set on a device, however they get there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mlap.graphs import Buckets, GraphBatch, GraphSet, ResidentGraphs
+from mlap.graphs.resident import fits
+from mlap.training import parallel
+
+#: nodes and arcs in one batch of an evaluation: enough to keep a processor busy, little enough for its memory
+EVALUATION_ROWS = 30_000
+#: up to so many nodes and arcs of a split, its batches are kept for the next evaluation: some hundred megabytes
+KEPT_ROWS = 4_000_000
+
+
+class Batches:
+    """Where training gets its batches from.
+
+    On a device other than the CPU the set itself lives on the device, if there is room, and batches are assembled
+    there; otherwise the host assembles them.
+
+    Args:
+        graphs: the set.
+        device: where batches are wanted.
+        pad: whether those for training are padded to a few shapes, see `Buckets`.
+    """
+
+    def __init__(self, graphs: GraphSet, device: torch.device, pad: bool = False) -> None:
+        self.graphs = graphs
+        self.device = device
+        self.source = ResidentGraphs(graphs, device) if device.type != "cpu" and fits(graphs, device) else graphs
+        self.buckets = Buckets.of(graphs) if pad else None
+        self.kept: dict[str, list[GraphBatch]] = {}
+
+    def for_training(self, indices: NDArray[np.int64]) -> GraphBatch:
+        """The given graphs as one batch."""
+        batch = self.source.batch(indices)
+        if self.buckets is not None:
+            batch = self.buckets.pad(batch)
+        return batch.to(self.device)
+
+    def for_evaluation(self, split: str) -> Iterable[GraphBatch]:
+        """This process's share of a split; its batches are assembled once, unless they are large."""
+        if split in self.kept:
+            return self.kept[split]
+        indices = parallel.share(self.graphs.split(split))
+        batches = (self.source.batch(part).to(self.device) for part in evaluation_batches(self.graphs, indices))
+        if len(indices) * _rows_per_graph(self.graphs) > KEPT_ROWS:
+            return batches
+        return self.kept.setdefault(split, list(batches))
+
+
+def evaluation_batches(graphs: GraphSet, indices: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Cut indices into batches of about `EVALUATION_ROWS` nodes and arcs each; at least one, if only an empty one."""
+    size = max(1, int(EVALUATION_ROWS / max(1, _rows_per_graph(graphs))))
+    return (indices[start : start + size] for start in range(0, max(1, len(indices)), size))
+
+
+def _rows_per_graph(graphs: GraphSet) -> float:
+    return (graphs.num_nodes + 2 * graphs.num_edges) / max(1, len(graphs))
