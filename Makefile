@@ -27,7 +27,7 @@ $(VENV)/python-ok:
 
 $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/python-ok
 	@echo "Setting up $(VENV) (once; a few minutes, mostly torch) …"
-	$(PIP) --editable '.[chem]'
+	$(PIP) --editable '.[chem,fast]'
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed

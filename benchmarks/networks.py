@@ -9,12 +9,12 @@ Four take turns, with the same weights and the same batches:
   `DataLoader` and torch's Adam;
 - `limit`: the matrix products of the PyG network's step alone, recorded from it and done again with nothing between.
 
-Before anything is timed, logits and gradients of the three networks are compared (without dropout). A step is: assemble
-the batch, forward, loss, backward, Adam. An evaluation is the logits of 1,000 graphs, as each does it (`mlap` with its
-batches assembled once, as during training). The fastest of several rounds counts, in processor time for one thread and
-on the clock for more: use more only on a machine that does nothing else. `--memory` measures instead the peak
-resident memory that a training step adds, each in a process of its own. Writes `results/networks.csv`, or
-`results/networks_memory.csv`.
+Before anything is timed, logits and gradients of the three are compared, in double precision and without dropout. A
+step is: assemble the batch, forward, loss, backward, Adam. An evaluation is the logits of 250 graphs, as each does it
+(`mlap` with its batches assembled once, as during training). The fastest of several rounds counts, in processor time
+for one thread and on the clock for more: use more only on a machine that does nothing else. `--memory` measures instead
+the peak resident memory that training steps add, each in a process of its own; `--profile` says where the time of a step
+goes. Writes `results/networks.csv`, `results/networks_memory.csv` or `results/networks_profile.csv`.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from mlap.training.batches import evaluation_batches
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 200
 BATCH = {"synthetic": 50, "ogbg-molhiv": 20}
-STEPS = 4  # per round, each of another batch
-EVALUATED = 1000
+STEPS = 2  # per round, each of another batch
+EVALUATED = 250
 
 
 def main() -> None:
@@ -62,8 +62,10 @@ def main() -> None:
     parser.add_argument("--layers", nargs="+", type=int, default=[1, 5, 10])
     parser.add_argument("--norms", nargs="+", default=["none", "graph"])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", help="another name for the file in results/")
     parser.add_argument("--memory", action="store_true", help="measure memory, not time")
+    parser.add_argument("--profile", action="store_true", help="say where the time goes, with one thread")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -71,14 +73,19 @@ def main() -> None:
         return
     grid = itertools.product(options.datasets, options.norms, options.layers, options.architectures)
     rows: list[dict[str, Any]] = []
-    out = ROOT / "results" / ("networks_memory.csv" if options.memory else "networks.csv")
+    kind = "_memory" if options.memory else "_profile" if options.profile else ""
+    out = ROOT / "results" / (options.out or f"networks{kind}.csv")
     loaded: dict[str, GraphSet] = {}
     for dataset, norm, layers, architecture in grid:
         case = {"dataset": dataset, "architecture": architecture, "layers": layers, "norm": norm}
         if options.memory:
             rows.append({**case, **compare_memory(case)})
+            write(out, rows)
+            continue
+        graphs = loaded.get(dataset) or loaded.setdefault(dataset, load(dataset))
+        if options.profile:
+            rows += [{**case, **row} for row in compare_profiles(graphs, case)]
         else:
-            graphs = loaded.setdefault(dataset, load(dataset))
             rows += [{**case, **row} for row in compare_times(graphs, case, options.threads, options.rounds)]
         write(out, rows)
     print(f"wrote {out.relative_to(ROOT)}")
@@ -134,23 +141,23 @@ def loss_of(logits: Tensor, y: Tensor) -> Tensor:
     """The paper's losses."""
     if logits.size(1) > 1:
         return F.cross_entropy(logits, y)
-    return F.binary_cross_entropy_with_logits(logits, y.view_as(logits))
+    return F.binary_cross_entropy_with_logits(logits, y.view_as(logits).to(logits))
 
 
 def check(graphs: GraphSet, case: dict[str, Any]) -> None:
-    """All three give the same logits and gradients; that is what makes their times comparable."""
-    made = make(graphs, case, dropout=0.0)
+    """All three give the same logits and gradients, in double precision; that makes their times comparable."""
+    made = {name: network.double() for name, network in make(graphs, case, dropout=0.0).items()}
     batch = graphs.batch(range(20))
     data = next(iter(DataLoader(for_pyg(graphs, range(20)), batch_size=20)))
     logits = {name: network(batch if name == "mlap" else data) for name, network in made.items()}
     for name, network in made.items():
         loss_of(logits[name], batch.y).backward()
-        torch.testing.assert_close(logits[name], logits["mlap"], rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(logits[name], logits["mlap"], rtol=1e-7, atol=1e-9)
         if name != "mlap":
             assert isinstance(network, PyG)
             assert isinstance(made["mlap"], GraphNetwork)
             worst = differences(made["mlap"], network)
-            assert worst < 1e-3, f"{case} {name}: gradients differ by {worst:.1e} of the largest"
+            assert worst < 1e-7, f"{case} {name}: gradients differ by {worst:.1e} of the largest"
 
 
 # ---- time --------------------------------------------------------------------------------------------------------
@@ -203,25 +210,15 @@ def compare_times(graphs: GraphSet, case: dict[str, Any], threads: list[int], ro
     torch.set_num_threads(max(threads))
     check(graphs, case)
     made = make(graphs, case, dropout=0.5)
-    size = BATCH[graphs.name]
     order = np.random.RandomState(0).permutation(graphs.split("train"))
-    data = for_pyg(graphs, order[: STEPS * size])
-    batches = [list(range(start, start + size)) for start in range(0, STEPS * size, size)]
-    loader = DataLoader(data, batch_sampler=batches)  # type: ignore[arg-type]
-    steps: dict[str, Callable[[], None]] = {}
-    for name, network in made.items():
-        fused = {"fused": True} if name == "mlap" else {}
-        optimizer = torch.optim.Adam(network.parameters(), 1e-3, **fused)
-        ours = (graphs.batch(order[part]) for part in itertools.cycle(batches))
-        theirs = (batch for _ in itertools.count() for batch in loader)
-        steps[name] = stepper(network, optimizer, ours if name == "mlap" else theirs)
+    steps = steppers(graphs, made, order)
     with Products() as products:
         steps["pyg"]()
     steps["limit"] = products
 
     chosen = order[:EVALUATED]
     assembled = [graphs.batch(part) for part in evaluation_batches(graphs, chosen)]
-    evaluation = DataLoader(for_pyg(graphs, chosen), batch_size=size)
+    evaluation = DataLoader(for_pyg(graphs, chosen), batch_size=BATCH[graphs.name])
     evaluations = {
         name: evaluator(network, assembled if name == "mlap" else evaluation) for name, network in made.items()
     }
@@ -234,6 +231,20 @@ def compare_times(graphs: GraphSet, case: dict[str, Any], threads: list[int], ro
             clock = time.process_time if count == 1 else time.perf_counter
             times = take_turns(runs, rounds, STEPS if what == "training step" else 1, clock)
             yield report(case, count, what, times)
+
+
+def steppers(graphs: GraphSet, made: dict[str, nn.Module], order: Any) -> dict[str, Callable[[], None]]:
+    """A training step of each network; they all see the same few batches, again and again."""
+    size = BATCH[graphs.name]
+    batches = [list(range(start, start + size)) for start in range(0, STEPS * size, size)]
+    loader = DataLoader(for_pyg(graphs, order[: STEPS * size]), batch_sampler=batches)  # type: ignore[arg-type]
+    steps = {}
+    for name, network in made.items():
+        optimizer = torch.optim.Adam(network.parameters(), 1e-3, fused=name == "mlap" or None)
+        ours = (graphs.batch(order[part]) for part in itertools.cycle(batches))
+        theirs = (batch for _ in itertools.count() for batch in loader)
+        steps[name] = stepper(network, optimizer, ours if name == "mlap" else theirs)
+    return steps
 
 
 def stepper(network: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterator[Any]) -> Callable[[], None]:
@@ -290,6 +301,42 @@ def report(case: dict[str, Any], threads: int, what: str, times: dict[str, float
     }
     print(" ".join(str(value) for value in (*case.values(), *row.values())), flush=True)
     return row
+
+
+# ---- where it goes -----------------------------------------------------------------------------------------------
+
+#: what the operators of a step are for, by parts of their names; the first that fits counts
+PURPOSES = {
+    "matrix products": ("mm", "mv", "rnn"),
+    "random numbers": ("bernoulli", "random", "dropout"),
+    "gather and scatter": ("index", "scatter", "gather", "embedding", "_Collect"),
+    "normalisation, activation, dropout": ("_Normalise", "_Activate", "relu", "threshold", "pow", "sqrt", "div"),
+    "attention": ("_Attend", "softmax", "exp"),
+    "between the layers of f_NN": ("_TwoLayers",),
+    "Adam": ("adam", "Adam", "lerp", "addcmul", "addcdiv", "foreach"),
+}
+
+
+def compare_profiles(graphs: GraphSet, case: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The milliseconds that a step spends on each purpose, ours with kernels and without, and PyG's."""
+    torch.set_num_threads(1)
+    order = np.random.RandomState(0).permutation(graphs.split("train"))
+    steps = steppers(graphs, make(graphs, case, dropout=0.5), order)
+    for name, kernels in (("pyg", "1"), ("mlap, torch operations", "0"), ("mlap", "1")):
+        os.environ["MLAP_KERNELS"] = kernels
+        step = steps[name.partition(",")[0]]
+        step()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            for _ in range(STEPS):
+                step()
+        spent = dict.fromkeys([*PURPOSES, "others, batches, Python"], 0.0)
+        for event in profile.key_averages():
+            fitting = (purpose for purpose, parts in PURPOSES.items() if any(part in event.key for part in parts))
+            spent[next(fitting, "others, batches, Python")] += event.self_cpu_time_total / STEPS / 1e3
+        row = {"network": name, **{purpose: round(ms, 2) for purpose, ms in spent.items()}}
+        row["matrix products (%)"] = round(100 * spent["matrix products"] / sum(spent.values()))
+        print(" ".join(str(value) for value in (*case.values(), *row.values())), flush=True)
+        yield row
 
 
 # ---- memory ------------------------------------------------------------------------------------------------------
