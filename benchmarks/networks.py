@@ -13,8 +13,8 @@ Before anything is timed, logits and gradients of the three are compared, in dou
 step is: assemble the batch, forward, loss, backward, Adam. An evaluation is the logits of 250 graphs, as each does it
 (`mlap` with its batches assembled once, as during training). The fastest of several rounds counts, in processor time
 for one thread and on the clock for more: use more only on a machine that does nothing else. `--memory` measures instead
-the peak resident memory that training steps add, each in a process of its own; `--profile` says where the time of a step
-goes. Writes `results/networks.csv`, `results/networks_memory.csv` or `results/networks_profile.csv`.
+the peak resident memory that training steps add, each in a process of its own; `--profile` says where the time of a
+step goes. Writes `results/networks.csv`, `results/networks_memory.csv` or `results/networks_profile.csv`.
 """
 
 from __future__ import annotations

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor, nn
 from torch_geometric.nn import BatchNorm, GraphNorm, LayerNorm, PairNorm
 from torch_geometric.nn.inits import reset
 
 from mlap import kernels
 from mlap.errors import UsageError, unknown
-from mlap.nn.convs import CONVS
+from mlap.nn.convs import CONVS, GINLayer
 from mlap.nn.dropout import Dropout
 from mlap.nn.encoders import Describes, make_encoder
 
@@ -70,6 +71,7 @@ class Backbone(nn.Module):
         index: Tensor,
         dim_size: int,
         ptr: Tensor | None = None,
+        kind: Tensor | None = None,
     ) -> list[Tensor]:
         """The levels `L × (N, channels)`.
 
@@ -80,12 +82,17 @@ class Backbone(nn.Module):
             index: `(N,)`, the graph of each node.
             dim_size: the number of graphs.
             ptr: `(dim_size + 1,)`, where each graph's nodes begin, if they are sorted by graph; for speed.
+            kind: `(N,)`, which rows of `h` are alike, if it is known; for speed.
         """
         levels: list[Tensor] = []
         for conv, norm in zip(self.convs, self.norms, strict=True):
             below = h
             relu = len(levels) < len(self.convs) - 1
-            h = self._finish(conv(h, edge_index, edge_attr), norm, relu, index, dim_size, ptr)
+            if not levels and isinstance(conv, GINLayer) and h.device.type == "cpu":
+                h = conv(h, edge_index, edge_attr, None if torch.compiler.is_compiling() else kind)
+            else:
+                h = conv(h, edge_index, edge_attr)
+            h = self._finish(h, norm, relu, index, dim_size, ptr)
             if self.residual:
                 h = h + below
             levels.append(h)

@@ -18,6 +18,7 @@ from torch_geometric.utils import scatter
 from mlap import kernels
 from mlap.errors import UsageError
 from mlap.nn.encoders import distinct_rows
+from mlap.nn.environments import environments
 from mlap.nn.mlp import TwoLayers
 
 
@@ -48,43 +49,58 @@ class GINLayer(nn.Module):
         nn.init.zeros_(self.eps)
         reset(self.nn)
 
-    def forward(self, h: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
-        """New node representations `(N, channels)`."""
-        edges, kind = distinct_rows(self.edge_encoder, edge_attr)
-        if len(edges) == 1 and _is_one_row(h) and h.device.type == "cpu" and not torch.compiler.is_compiling():
-            return self._of_degrees(h, edges, edge_index[1])
+    def forward(
+        self, h: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None, kind: Tensor | None = None
+    ) -> Tensor:
+        """New node representations `(N, channels)`.
+
+        `kind` says which rows of `h` are alike `(N,)`, if it is known; alike results are then computed once.
+        """
+        edges, edge_kind = distinct_rows(self.edge_encoder, edge_attr)
+        if kind is not None and (edge_kind is not None or len(edges) == 1):
+            first, environment = environments(kind, edge_kind, edge_index)
+            if len(first) < 0.8 * len(h):
+                return self._of_environments(h, edges, edge_kind, edge_index, first, environment)
         if kernels.usable(h, edges, self.eps):
             from mlap.kernels import functions
 
-            collected = functions.collect(h, edges, kind, self.eps, edge_index)
+            collected = functions.collect(h, edges, edge_kind, self.eps, edge_index)
         else:
-            collected = (1 + self.eps) * h + _messages(h, edges, kind, edge_index)
+            collected = (1 + self.eps) * h + _messages(h, edges, edge_kind, edge_index)
         updated: Tensor = self.nn(collected)
         return updated
 
-    def _of_degrees(self, h: Tensor, edges: Tensor, target: Tensor) -> Tensor:
-        """The same for nodes and edges that are all alike: a node's result depends on its degree alone."""
-        degree = torch.bincount(target, minlength=len(h))
-        degrees = torch.arange(int(degree.max()) + 1).unsqueeze(-1)
-        updated: Tensor = self.nn((1 + self.eps) * h[:1] + degrees * (h[:1] + edges).relu())
-        return F.embedding(degree, updated)
+    def _of_environments(
+        self,
+        h: Tensor,
+        edges: Tensor,
+        edge_kind: Tensor | None,
+        edge_index: Tensor,
+        first: Tensor,
+        environment: Tensor,
+    ) -> Tensor:
+        """The same, computed for the first node of every environment alone."""
+        source, target = edge_index
+        place = torch.full((len(h),), -1)
+        place[first] = torch.arange(len(first))
+        into = place[target]
+        arcs = (into >= 0).nonzero().squeeze(-1)
+        rows = edges if edge_kind is None else edges.index_select(0, edge_kind[arcs])
+        messages = (h.index_select(0, source[arcs]) + rows).relu()
+        collected = (1 + self.eps) * h.index_select(0, first) + scatter(messages, into[arcs], 0, len(first))
+        return F.embedding(environment, self.nn(collected))
 
 
-def _messages(h: Tensor, edges: Tensor, kind: Tensor | None, edge_index: Tensor) -> Tensor:
+def _messages(h: Tensor, edges: Tensor, edge_kind: Tensor | None, edge_index: Tensor) -> Tensor:
     """The sum of `relu(h + edge)` over the arcs into each node."""
     source, target = edge_index
     if len(edges) == 1:  # the same for all edges: add it once per node, not once per edge
         messages = (h + edges).relu().index_select(0, source)
     else:
-        rows = edges if kind is None else edges.index_select(0, kind)
+        rows = edges if edge_kind is None else edges.index_select(0, edge_kind)
         messages = (h.index_select(0, source) + rows).relu()
     collected: Tensor = scatter(messages, target, 0, len(h))
     return collected
-
-
-def _is_one_row(h: Tensor) -> bool:
-    """Whether `h` repeats a single row, by `expand`."""
-    return len(h) > 1 and h.stride(0) == 0
 
 
 class GCNLayer(nn.Module):

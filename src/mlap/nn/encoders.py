@@ -16,8 +16,10 @@ from torch.nn import functional as F
 from mlap.errors import UsageError
 from mlap.nn.mlp import TwoLayers
 
-#: up to so many combinations of categories are encoded once each, instead of once for every item
+#: up to so many combinations of categories are all encoded, whichever occur
 FEW = 256
+#: up to so many combinations have numbers that fit in 64 bits
+COUNTABLE = 2**62
 
 #: What items are like: nothing known (`None`), real columns (their number), or categories (the size of each column).
 Describes = None | int | Sequence[int]
@@ -52,7 +54,6 @@ class CategoryEncoder(nn.Module):
 
     sizes: Tensor
     offsets: Tensor
-    combinations: Tensor
     strides: Tensor
 
     def __init__(self, cardinalities: Sequence[int], channels: int) -> None:
@@ -61,11 +62,9 @@ class CategoryEncoder(nn.Module):
         sizes = torch.tensor(self.cardinalities)
         self.register_buffer("sizes", sizes, persistent=False)
         self.register_buffer("offsets", sizes.cumsum(0) - sizes, persistent=False)
-        if math.prod(self.cardinalities) <= FEW:
-            combinations = torch.cartesian_prod(*map(torch.arange, self.cardinalities)).view(-1, len(sizes))
-            strides = [math.prod(self.cardinalities[column + 1 :]) for column in range(len(sizes))]
-            self.register_buffer("combinations", combinations, persistent=False)
-            self.register_buffer("strides", torch.tensor(strides), persistent=False)
+        self.combinations = math.prod(self.cardinalities)
+        strides = [math.prod(self.cardinalities[column + 1 :]) % COUNTABLE for column in range(len(sizes))]
+        self.register_buffer("strides", torch.tensor(strides), persistent=False)
         self.tables = nn.Parameter(torch.empty(sum(self.cardinalities), channels))
         self.reset_parameters()
 
@@ -79,11 +78,20 @@ class CategoryEncoder(nn.Module):
         return F.embedding_bag(self._checked(features) + self.offsets, self.tables, mode="sum")
 
     def distinct(self, features: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """The vectors of all combinations of categories, and which of them each item has, if they are few."""
-        if math.prod(self.cardinalities) > FEW:
+        """Vectors, and for each item which of them it has; `None` if each item has its own.
+
+        Few combinations of categories are all encoded; of many, those that occur.
+        """
+        on_host = self.tables.device.type == "cpu" and not torch.compiler.is_compiling()
+        if self.combinations > (COUNTABLE if on_host else FEW):  # a device would wait for what occurs
             return self(features), None
         kind = (self._checked(features) * self.strides).sum(-1)
-        return F.embedding_bag(self.combinations + self.offsets, self.tables, mode="sum"), kind
+        if self.combinations <= FEW:
+            present = torch.arange(self.combinations, device=kind.device)
+        else:
+            present, kind = torch.unique(kind, return_inverse=True)
+        categories = present.unsqueeze(-1) // self.strides % self.sizes
+        return F.embedding_bag(categories + self.offsets, self.tables, mode="sum"), kind
 
     def _checked(self, features: Tensor | None) -> Tensor:
         """The features, once they are known to be of the categories that the network was built for."""

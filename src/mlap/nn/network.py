@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch_geometric.nn.inits import reset
 
-from mlap.nn.backbone import make_backbone
-from mlap.nn.encoders import Describes, make_encoder
+from mlap.nn.backbone import Backbone, make_backbone
+from mlap.nn.encoders import Describes, distinct_rows, make_encoder
 from mlap.nn.readout import make_readout
 
 
@@ -59,9 +60,13 @@ class GraphNetwork(nn.Module):
 
     def levels(self, batch: Any) -> list[Tensor]:
         """The node representations of all levels, `L × (N, d)`."""
-        h = self.encoder(batch.x).expand(batch.num_nodes, -1)
+        rows, kind = distinct_rows(self.encoder, batch.x)
+        h = rows.expand(batch.num_nodes, -1) if kind is None else F.embedding(kind, rows)
+        if len(rows) == 1 and kind is None:
+            kind = batch.batch.new_zeros(batch.num_nodes)
+        options = {"kind": kind} if isinstance(self.backbone, Backbone) else {}
         levels: list[Tensor] = self.backbone(
-            h, batch.edge_index, batch.edge_attr, batch.batch, batch.num_graphs, _pointer(batch)
+            h, batch.edge_index, batch.edge_attr, batch.batch, batch.num_graphs, _pointer(batch), **options
         )
         return levels
 
