@@ -13,7 +13,7 @@ from mlap.graphs.resident import fits
 from mlap.training import parallel
 
 #: nodes and arcs in one batch of an evaluation: enough to keep a processor busy, little enough for its memory
-EVALUATION_ROWS = 30_000
+EVALUATION_ROWS = 15_000
 #: up to so many nodes and arcs of a split, its batches are kept for the next evaluation: some hundred megabytes
 KEPT_ROWS = 4_000_000
 
