@@ -16,13 +16,17 @@ from torch import Tensor
 _INSTALLED = importlib.util.find_spec("numba") is not None
 
 
+def on_host(tensor: Tensor) -> bool:
+    """Whether the values may be looked at: a device would have to wait, torch's compiler would break the graph."""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
 def usable(*tensors: Tensor) -> bool:
     """Whether the kernels can compute with these tensors here and now."""
     return (
         _INSTALLED
         and os.environ.get("MLAP_KERNELS", "1") != "0"
-        and all(x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64) for x in tensors)
+        and all(on_host(x) and x.dtype in (torch.float32, torch.float64) for x in tensors)
         and len({x.dtype for x in tensors}) == 1
-        and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch
 from torch import Tensor, nn
 from torch_geometric.nn import BatchNorm, GraphNorm, LayerNorm, PairNorm
 from torch_geometric.nn.inits import reset
@@ -88,8 +87,8 @@ class Backbone(nn.Module):
         for conv, norm in zip(self.convs, self.norms, strict=True):
             below = h
             relu = len(levels) < len(self.convs) - 1
-            if not levels and isinstance(conv, GINLayer) and h.device.type == "cpu":
-                h = conv(h, edge_index, edge_attr, None if torch.compiler.is_compiling() else kind)
+            if not levels and isinstance(conv, GINLayer) and kernels.on_host(h):
+                h = conv(h, edge_index, edge_attr, kind)
             else:
                 h = conv(h, edge_index, edge_attr)
             h = self._finish(h, norm, relu, index, dim_size, ptr)

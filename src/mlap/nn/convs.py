@@ -66,7 +66,8 @@ class GINLayer(nn.Module):
 
             collected = functions.collect(h, edges, edge_kind, self.eps, edge_index)
         else:
-            collected = (1 + self.eps) * h + _messages(h, edges, edge_kind, edge_index)
+            source, target = edge_index
+            collected = (1 + self.eps) * h + _messages(h, edges, edge_kind, source, target, len(h))
         updated: Tensor = self.nn(collected)
         return updated
 
@@ -85,21 +86,21 @@ class GINLayer(nn.Module):
         place[first] = torch.arange(len(first))
         into = place[target]
         arcs = (into >= 0).nonzero().squeeze(-1)
-        rows = edges if edge_kind is None else edges.index_select(0, edge_kind[arcs])
-        messages = (h.index_select(0, source[arcs]) + rows).relu()
-        collected = (1 + self.eps) * h.index_select(0, first) + scatter(messages, into[arcs], 0, len(first))
-        return F.embedding(environment, self.nn(collected))
+        arc_kind = None if edge_kind is None else edge_kind[arcs]
+        messages = _messages(h, edges, arc_kind, source[arcs], into[arcs], len(first))
+        return F.embedding(environment, self.nn((1 + self.eps) * h.index_select(0, first) + messages))
 
 
-def _messages(h: Tensor, edges: Tensor, edge_kind: Tensor | None, edge_index: Tensor) -> Tensor:
-    """The sum of `relu(h + edge)` over the arcs into each node."""
-    source, target = edge_index
-    if len(edges) == 1:  # the same for all edges: add it once per node, not once per edge
+def _messages(
+    h: Tensor, edges: Tensor, edge_kind: Tensor | None, source: Tensor, target: Tensor, num_targets: int
+) -> Tensor:
+    """The sum of `relu(h[source] + edge)` over the arcs into each target."""
+    if len(edges) == 1 and len(h) < len(source):  # the same for all edges: add it once per node, not once per edge
         messages = (h + edges).relu().index_select(0, source)
     else:
         rows = edges if edge_kind is None else edges.index_select(0, edge_kind)
         messages = (h.index_select(0, source) + rows).relu()
-    collected: Tensor = scatter(messages, target, 0, len(h))
+    collected: Tensor = scatter(messages, target, 0, num_targets)
     return collected
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mlap.errors import UsageError
+from mlap.kernels import on_host
 
 WORDS = 1 << 16  # values of the sixteen bits that decide one element
 
@@ -45,7 +46,7 @@ class Dropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`x` with some elements dropped; `x` itself in evaluation."""
-        if x.device.type != "cpu" or torch.compiler.is_compiling():
+        if not on_host(x):
             return F.dropout(x, self.p, self.training)
         words, dropped, scale = self.draw(x.numel())
         if words is None:

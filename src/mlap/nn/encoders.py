@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mlap.errors import UsageError
+from mlap.kernels import on_host
 from mlap.nn.mlp import TwoLayers
 
 #: up to so many combinations of categories are all encoded, whichever occur
@@ -82,8 +83,7 @@ class CategoryEncoder(nn.Module):
 
         Few combinations of categories are all encoded; of many, those that occur.
         """
-        on_host = self.tables.device.type == "cpu" and not torch.compiler.is_compiling()
-        if self.combinations > (COUNTABLE if on_host else FEW):  # a device would wait for what occurs
+        if self.combinations > (COUNTABLE if on_host(self.tables) else FEW):
             return self(features), None
         kind = (self._checked(features) * self.strides).sum(-1)
         if self.combinations <= FEW:
@@ -97,8 +97,7 @@ class CategoryEncoder(nn.Module):
         """The features, once they are known to be of the categories that the network was built for."""
         _check_columns(features, len(self.cardinalities), "categorical")
         assert features is not None
-        # Elsewhere, looking at the answer would make the device wait, or end the compiled part of the network.
-        if features.device.type == "cpu" and not torch.compiler.is_compiling():
+        if on_host(features):
             wrong = (features < 0) | (features >= self.sizes)
             if wrong.any():
                 row, column = wrong.nonzero()[0].tolist()
