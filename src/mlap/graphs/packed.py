@@ -324,7 +324,8 @@ class Writer:
         self._ends = {"node_ptr": 0, "edge_ptr": 0, "id_ptr": 0}
 
     def __enter__(self) -> Writer:
-        if self.path.exists() and not is_packed(self.path) and not _is_empty(self.path):
+        # Another process may be replacing the set: it is then away for a moment, so only what stays foreign is foreign.
+        if not is_packed(self.path) and self.path.exists() and not _is_empty(self.path) and not is_packed(self.path):
             raise UsageError(f"{self.path} exists and is not a packed set; give another name or remove it")
         with self._writing():
             self.path.parent.mkdir(parents=True, exist_ok=True)
