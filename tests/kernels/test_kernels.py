@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -124,6 +125,65 @@ def test_norms(norm: str, residual: bool, training: bool) -> None:
         torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-9)
 
 
+@pytest.fixture
+def three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Kernels share out even the smallest work among three threads."""
+    from mlap.kernels import pool
+
+    monkeypatch.setattr(pool, "WORTH", 0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize("norm", ["none", "graph"])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_threads(norm: str, features: str, data: st.DataObject) -> None:
+    """However many threads share the rows: also more threads than rows, and graphs that lie across parts."""
+    test_networks.hypothesis.inner_test("mlap-weighted", norm, features, data)  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_the_threads_are_those_of_torch() -> None:
+    from mlap.kernels import compiled, pool
+
+    tasks = Path("/proc/self/task")
+    if not (pool.AVAILABLE and tasks.exists()):
+        pytest.skip("kernels run in the calling thread here")
+    torch.randn(500, 500) @ torch.randn(500, 500)
+    before = {task.name for task in tasks.iterdir()}
+    assert len(before) >= 3
+    x = np.ones((3000, 100), np.float32)
+    used = compiled.relu_backward(x.copy(), x, pool.threads_for(x.size))
+    assert (used == 3000).all()
+    assert {task.name for task in tasks.iterdir()} == before
+
+
+def test_a_part_for_every_thread() -> None:
+    """Each thread of the pool gets its own part; together they are the whole range."""
+    from mlap.kernels.compiled import compiled
+    from mlap.kernels.pool import AVAILABLE, fork
+
+    @compiled
+    def note(part: int, first: int, last: int, seen: Any) -> None:
+        seen[part, 0], seen[part, 1] = first, last
+
+    @compiled
+    def run(count: int, threads: int) -> Any:
+        seen = np.full((threads, 2), -1)
+        fork(note, count, threads, (seen,))
+        return seen
+
+    assert run(10, 1).tolist() == [[0, 10]]
+    if AVAILABLE:
+        assert run(10, 3).tolist() == [[0, 3], [3, 6], [6, 10]]
+        assert run(1, 3).tolist() == [[0, 0], [0, 0], [0, 1]]
+
+
 def test_the_kernels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the comparisons above would compare torch with itself."""
     from mlap.kernels import compiled
@@ -173,7 +233,7 @@ def test_dropout_of_both_kinds_drops_the_same() -> None:
         torch.manual_seed(1)
         plain = dropout(x.relu())
         torch.manual_seed(1)
-        assert torch.equal(functions.activate(x, True, *dropout.draw(x.numel())), plain)
+        assert torch.equal(functions.activate(x, True, *dropout.draw()), plain)
 
 
 def test_where_the_kernels_are_not_for() -> None:

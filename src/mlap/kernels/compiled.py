@@ -1,8 +1,9 @@
 """The kernels themselves: plain loops over contiguous rows, compiled by numba when first called.
 
 Nodes are sorted by graph (`ptr` says where each graph begins) and arcs by their ends, so that loops write one row after
-the other, without scatter. The innermost loops run over channels and become vector instructions. All kernels are
-serial: beside matrix products they are short, and a second pool of threads would fight with torch's.
+the other, without scatter. The innermost loops run over channels and become vector instructions. The rows are shared
+out among `threads` threads of torch's own (see `mlap.kernels.pool`): the function whose name begins with an underscore
+is what each of them does with its part; sums over all rows are kept per part and added up at the end.
 
 Constants are float32, which leaves the type of float32 *and* float64 arrays as it is.
 """
@@ -10,20 +11,21 @@ Constants are float32, which leaves the type of float32 *and* float64 arrays as 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numba import njit
 
+from mlap.kernels.pool import fork
+
 Array = np.ndarray[Any, Any]
-Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 ZERO = np.float32(0)
 ONE = np.float32(1)
 
 #: Sums may be reordered and fused (that is what vector instructions need), but NaN and infinity keep their meaning, so
 #: that a training that diverges is seen to diverge. Compiled code is kept beside this file, or in the user's cache.
-compiled: Callable[[Kernel], Kernel] = njit(  # type: ignore[assignment]
+compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = njit(
     cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"}
 )
 
@@ -51,13 +53,33 @@ def sort_arcs(ends: Array, others: Array, num_nodes: int) -> tuple[Array, Array,
 
 
 @compiled
-def collect(h: Array, edges: Array, kind: Array, factor: Array, start: Array, source: Array, arc: Array) -> Array:
+def collect(
+    h: Array, edges: Array, kind: Array, factor: Array, start: Array, source: Array, arc: Array, threads: int
+) -> Array:
     """`factor · h[n] + Σ relu(h[source] + edges[kind])` over the arcs into each node."""
     out = np.empty_like(h)
+    fork(_collect, len(h), threads, (h, edges, kind, factor, start, source, arc, out))
+    return out
+
+
+@compiled
+def _collect(
+    part: int,
+    first: int,
+    last: int,
+    h: Array,
+    edges: Array,
+    kind: Array,
+    factor: Array,
+    start: Array,
+    source: Array,
+    arc: Array,
+    out: Array,
+) -> None:
     channels = h.shape[1]
     by_kind = len(kind) > 0
     single = len(edges) == 1
-    for n in range(len(h)):
+    for n in range(first, last):
         for c in range(channels):
             out[n, c] = factor[0] * h[n, c]
         for k in range(start[n], start[n + 1]):
@@ -66,26 +88,64 @@ def collect(h: Array, edges: Array, kind: Array, factor: Array, start: Array, so
             for c in range(channels):
                 message = h[s, c] + edges[e, c]
                 out[n, c] += ZERO if message < ZERO else message
-    return out
 
 
 @compiled
 def collect_backward(
-    grad: Array, h: Array, edges: Array, kind: Array, factor: Array, start: Array, target: Array, arc: Array
+    grad: Array,
+    h: Array,
+    edges: Array,
+    kind: Array,
+    factor: Array,
+    start: Array,
+    target: Array,
+    arc: Array,
+    threads: int,
 ) -> tuple[Array, Array, float]:
     """The gradients of `collect` for `h`, `edges` and `factor`; here arcs are sorted by their sources."""
     grad_h = np.empty_like(h)
-    grad_edges = np.zeros_like(edges)
-    grad_factor = 0.0
+    shared = len(edges) == 1 or len(kind) > 0
+    grad_edges = np.zeros((threads if shared else 1, *edges.shape), h.dtype)
+    grad_factor = np.zeros(threads)
+    fork(
+        _collect_backward,
+        len(h),
+        threads,
+        (grad, h, edges, kind, factor, start, target, arc, grad_h, grad_edges, grad_factor),
+    )
+    for part in range(1, len(grad_edges)):
+        grad_edges[0] += grad_edges[part]
+    return grad_h, grad_edges[0], grad_factor.sum()
+
+
+@compiled
+def _collect_backward(
+    part: int,
+    first: int,
+    last: int,
+    grad: Array,
+    h: Array,
+    edges: Array,
+    kind: Array,
+    factor: Array,
+    start: Array,
+    target: Array,
+    arc: Array,
+    grad_h: Array,
+    all_grad_edges: Array,
+    grad_factor: Array,
+) -> None:
     channels = h.shape[1]
     by_kind = len(kind) > 0
     single = len(edges) == 1
-    for n in range(len(h)):
+    grad_edges = all_grad_edges[part if len(all_grad_edges) > 1 else 0]  # an arc's own row belongs to one part alone
+    total = 0.0
+    for n in range(first, last):
         product = h.dtype.type(0)
         for c in range(channels):
             product += grad[n, c] * h[n, c]
             grad_h[n, c] = factor[0] * grad[n, c]
-        grad_factor += product
+        total += product
         for k in range(start[n], start[n + 1]):
             t = target[k]
             e = 0 if single else kind[arc[k]] if by_kind else arc[k]
@@ -93,46 +153,85 @@ def collect_backward(
                 g = grad[t, c] if h[n, c] + edges[e, c] > ZERO else ZERO
                 grad_h[n, c] += g
                 grad_edges[e, c] += g
-    return grad_h, grad_edges, grad_factor
+    grad_factor[part] = total
 
 
 # ---- what follows a message-passing layer ------------------------------------------------------------------------
 
 
 @compiled
-def activate(x: Array, relu: bool, words: Array, dropped: int, scale: float) -> tuple[Array, Array]:
-    """Dropout of `x`, or of `relu(x)`, and which elements pass gradients on; without `words` nothing is dropped."""
+def activate(x: Array, relu: bool, seed: int, dropped: int, scale: float, threads: int) -> tuple[Array, Array]:
+    """Dropout of `x`, or of `relu(x)`, and which elements pass gradients on."""
     out = np.empty_like(x)
     passed = np.empty(x.shape, np.uint8)
     factor = x.dtype.type(scale)
-    _activate_rows(x.reshape(-1), relu, words, dropped, factor, out.reshape(-1), passed.reshape(-1))
+    flat = x.reshape(-1)
+    fork(_activate, len(flat), threads, (flat, relu, seed, dropped, factor, out.reshape(-1), passed.reshape(-1)))
     return out, passed
 
 
 @compiled
-def _activate_rows(x: Array, relu: bool, words: Array, dropped: int, factor: float, out: Array, passed: Array) -> None:
-    if len(words) == 0:
+def _activate(
+    part: int,
+    first: int,
+    last: int,
+    x: Array,
+    relu: bool,
+    seed: int,
+    dropped: int,
+    factor: float,
+    out: Array,
+    passed: Array,
+) -> None:
+    _activate_row(x[first:last], relu, first, seed, dropped, factor, out[first:last], passed[first:last])
+
+
+@compiled
+def _activate_row(
+    x: Array, relu: bool, number: int, seed: int, dropped: int, factor: float, out: Array, passed: Array
+) -> None:
+    """`activate` for elements of which the first has a number; those whose sixteen random bits are small are dropped.
+
+    The bits are a hash of the element's number and the seed, the same as in `mlap.nn.dropout`.
+    """
+    if dropped == 0:
         for c in range(len(x)):
             value = ZERO if relu and x[c] < ZERO else x[c]
             out[c] = value
             passed[c] = (not relu) | (value > ZERO)
-    else:
-        for c in range(len(x)):
-            value = ZERO if relu and x[c] < ZERO else x[c]
-            kept = words[c] >= dropped
-            out[c] = value * factor if kept else ZERO
-            passed[c] = kept & ((not relu) | (value > ZERO))
+        return
+    low = np.uint32(seed & 0xFFFFFFFF)
+    high = np.uint32(seed >> 32)
+    for c in range(len(x)):
+        bits = np.uint32(np.uint32(np.uint32(number + c) * np.uint32(0x9E3779B1)) + low)
+        bits = np.uint32((bits ^ (bits >> np.uint32(16))) * np.uint32(0x85EBCA6B)) ^ high
+        bits = np.uint32((bits ^ (bits >> np.uint32(13))) * np.uint32(0xC2B2AE35))
+        kept = np.int32(bits >> np.uint32(16)) >= np.int32(dropped)
+        value = ZERO if relu and x[c] < ZERO else x[c]
+        out[c] = value * factor if kept else ZERO
+        passed[c] = kept & ((not relu) | (value > ZERO))
 
 
 @compiled
-def activate_backward(grad: Array, passed: Array, scale: float) -> Array:
+def activate_backward(grad: Array, passed: Array, scale: float, threads: int) -> Array:
     """The gradient of `activate` for `x`."""
     out = np.empty_like(grad)
     factor = grad.dtype.type(scale)
-    flat, flags, into = grad.reshape(-1), passed.reshape(-1), out.reshape(-1)
-    for c in range(len(flat)):
-        into[c] = flat[c] * factor if flags[c] else ZERO
+    flat = grad.reshape(-1)
+    fork(_activate_backward, len(flat), threads, (flat, passed.reshape(-1), factor, out.reshape(-1)))
     return out
+
+
+@compiled
+def _activate_backward(part: int, first: int, last: int, grad: Array, passed: Array, factor: float, out: Array) -> None:
+    for c in range(first, last):
+        out[c] = grad[c] * factor if passed[c] else ZERO
+
+
+@compiled
+def graphs_between(ptr: Array, first: int, last: int) -> tuple[int, int]:
+    """Which graphs begin at the nodes `range(first, last)`: the share of a thread that has these nodes."""
+    return np.searchsorted(ptr[:-1], first), np.searchsorted(ptr[:-1], last)  # type: ignore[return-value]
 
 
 @compiled
@@ -144,21 +243,50 @@ def normalise(
     mean_scale: Array,
     eps: float,
     relu: bool,
-    words: Array,
+    seed: int,
     dropped: int,
     scale: float,
+    threads: int,
 ) -> tuple[Array, Array, Array, Array]:
     """GraphNorm, then as `activate`; also the mean `(B, c)` and 1 / deviation `(B, c)` of each graph."""
-    channels = x.shape[1]
     out = np.empty_like(x)
     passed = np.empty(x.shape, np.uint8)
-    mean = np.zeros((len(ptr) - 1, channels), x.dtype)
+    mean = np.zeros((len(ptr) - 1, x.shape[1]), x.dtype)
     inverse = np.zeros_like(mean)
     factor = x.dtype.type(scale)
     epsilon = x.dtype.type(eps)
+    fork(
+        _normalise,
+        len(x),
+        threads,
+        (x, ptr, weight, bias, mean_scale, epsilon, relu, seed, dropped, factor, out, passed, mean, inverse),
+    )
+    return out, passed, mean, inverse
+
+
+@compiled
+def _normalise(
+    part: int,
+    first_node: int,
+    last_node: int,
+    x: Array,
+    ptr: Array,
+    weight: Array,
+    bias: Array,
+    mean_scale: Array,
+    epsilon: float,
+    relu: bool,
+    seed: int,
+    dropped: int,
+    factor: float,
+    out: Array,
+    passed: Array,
+    mean: Array,
+    inverse: Array,
+) -> None:
+    channels = x.shape[1]
     row = np.empty(channels, x.dtype)
-    none = words[:0]
-    for g in range(len(ptr) - 1):
+    for g in range(*graphs_between(ptr, first_node, last_node)):
         first, last = ptr[g], ptr[g + 1]
         if first == last:
             continue
@@ -177,9 +305,7 @@ def normalise(
         for n in range(first, last):
             for c in range(channels):
                 row[c] = weight[c] * ((x[n, c] - mean_scale[c] * mean[g, c]) * inverse[g, c]) + bias[c]
-            bits = words[n * channels : (n + 1) * channels] if len(words) > 0 else none
-            _activate_rows(row, relu, bits, dropped, factor, out[n], passed[n])
-    return out, passed, mean, inverse
+            _activate_row(row, relu, n * channels, seed, dropped, factor, out[n], passed[n])
 
 
 @compiled
@@ -193,21 +319,49 @@ def normalise_backward(
     weight: Array,
     mean_scale: Array,
     scale: float,
-) -> tuple[Array, Array, Array, Array]:
-    """The gradients of `normalise` for `x`, `weight`, `bias` and `mean_scale`.
+    threads: int,
+) -> tuple[Array, Array]:
+    """The gradients of `normalise`: for `x`, and, as three rows, for `weight`, `bias` and `mean_scale`.
 
     With y = (x − αm)/s the normalised rows of one graph of n nodes and g what arrives before weight and bias, the
     gradient for x is r − α·mean(r), where r = weight/s · (g − y·mean(g·y)).
     """
-    channels = x.shape[1]
     out = np.empty_like(x)
-    grad_weight = np.zeros_like(weight)
-    grad_bias = np.zeros_like(weight)
-    grad_mean_scale = np.zeros_like(weight)
+    learned = np.zeros((threads, 3, x.shape[1]), x.dtype)
     factor = x.dtype.type(scale)
+    fork(
+        _normalise_backward,
+        len(x),
+        threads,
+        (grad, x, passed, mean, inverse, ptr, weight, mean_scale, factor, out, learned),
+    )
+    for part in range(1, threads):
+        learned[0] += learned[part]
+    return out, learned[0]
+
+
+@compiled
+def _normalise_backward(
+    part: int,
+    first_node: int,
+    last_node: int,
+    grad: Array,
+    x: Array,
+    passed: Array,
+    mean: Array,
+    inverse: Array,
+    ptr: Array,
+    weight: Array,
+    mean_scale: Array,
+    factor: float,
+    out: Array,
+    learned: Array,
+) -> None:
+    channels = x.shape[1]
+    grad_weight, grad_bias, grad_mean_scale = learned[part, 0], learned[part, 1], learned[part, 2]
     sum_g = np.empty_like(weight)
     sum_gy = np.empty_like(weight)
-    for i in range(len(ptr) - 1):
+    for i in range(*graphs_between(ptr, first_node, last_node)):
         first, last = ptr[i], ptr[i + 1]
         if first == last:
             continue
@@ -234,38 +388,59 @@ def normalise_backward(
             for c in range(channels):
                 y = (x[n, c] - mean_scale[c] * mean[i, c]) * inverse[i, c]
                 out[n, c] = weight[c] * inverse[i, c] * (out[n, c] - y * sum_gy[c]) - sum_g[c]
-    return out, grad_weight, grad_bias, grad_mean_scale
 
 
 # ---- two-layer networks: what is not a matrix product --------------------------------------------------------------
 
 
 @compiled
-def add_relu(x: Array, bias: Array) -> None:
+def add_relu(x: Array, bias: Array, threads: int) -> None:
     """`relu(x + bias)` in place."""
-    for n in range(len(x)):
+    fork(_add_relu, len(x), threads, (x, bias))
+
+
+@compiled
+def _add_relu(part: int, first: int, last: int, x: Array, bias: Array) -> None:
+    for n in range(first, last):
         for c in range(x.shape[1]):
             value = x[n, c] + bias[c]
             x[n, c] = ZERO if value < ZERO else value
 
 
 @compiled
-def relu_backward(grad: Array, hidden: Array) -> Array:
+def relu_backward(grad: Array, hidden: Array, threads: int) -> Array:
     """Zero `grad`, in place, where `hidden` is not positive; return the sum of its rows."""
-    total = np.zeros(grad.shape[1], grad.dtype)
-    for n in range(len(grad)):
-        for c in range(grad.shape[1]):
-            g = grad[n, c] if hidden[n, c] > ZERO else ZERO
-            grad[n, c] = g
-            total[c] += g
-    return total
+    total = np.zeros((threads, grad.shape[1]), grad.dtype)
+    fork(_relu_backward, len(grad), threads, (grad, hidden, total))
+    for part in range(1, threads):
+        total[0] += total[part]
+    whole: Array = total[0]
+    return whole
 
 
 @compiled
-def score(x: Array, bias: Array, weight: Array, last_bias: Array) -> Array:
+def _relu_backward(part: int, first: int, last: int, grad: Array, hidden: Array, total: Array) -> None:
+    mine = total[part]
+    for n in range(first, last):
+        for c in range(grad.shape[1]):
+            g = grad[n, c] if hidden[n, c] > ZERO else ZERO
+            grad[n, c] = g
+            mine[c] += g
+
+
+@compiled
+def score(x: Array, bias: Array, weight: Array, last_bias: Array, threads: int) -> Array:
     """`relu(x + bias) · weight + last_bias` per row; `x` becomes `relu(x + bias)`."""
     out = np.empty(len(x), x.dtype)
-    for n in range(len(x)):
+    fork(_score, len(x), threads, (x, bias, weight, last_bias, out))
+    return out
+
+
+@compiled
+def _score(
+    part: int, first: int, last: int, x: Array, bias: Array, weight: Array, last_bias: Array, out: Array
+) -> None:
+    for n in range(first, last):
         total = last_bias[0]
         for c in range(x.shape[1]):
             value = x[n, c] + bias[c]
@@ -273,33 +448,49 @@ def score(x: Array, bias: Array, weight: Array, last_bias: Array) -> Array:
             x[n, c] = value
             total += value * weight[c]
         out[n] = total
-    return out
 
 
 @compiled
-def score_backward(grad: Array, hidden: Array, weight: Array) -> tuple[Array, Array, Array]:
-    """The gradients of `score` for `x`, `bias` and `weight`."""
+def score_backward(grad: Array, hidden: Array, weight: Array, threads: int) -> tuple[Array, Array]:
+    """The gradients of `score`: for `x`, and, as two rows, for `bias` and `weight`."""
     out = np.empty_like(hidden)
-    grad_bias = np.zeros_like(weight)
-    grad_weight = np.zeros_like(weight)
-    for n in range(len(hidden)):
+    learned = np.zeros((threads, 2, len(weight)), hidden.dtype)
+    fork(_score_backward, len(hidden), threads, (grad, hidden, weight, out, learned))
+    for part in range(1, threads):
+        learned[0] += learned[part]
+    return out, learned[0]
+
+
+@compiled
+def _score_backward(
+    part: int, first: int, last: int, grad: Array, hidden: Array, weight: Array, out: Array, learned: Array
+) -> None:
+    grad_bias, grad_weight = learned[part, 0], learned[part, 1]
+    for n in range(first, last):
         for c in range(hidden.shape[1]):
             g = grad[n] * weight[c] if hidden[n, c] > ZERO else ZERO
             out[n, c] = g
             grad_bias[c] += g
             grad_weight[c] += grad[n] * hidden[n, c]
-    return out, grad_bias, grad_weight
 
 
 # ---- attention ---------------------------------------------------------------------------------------------------
 
 
 @compiled
-def attend(x: Array, scores: Array, ptr: Array) -> tuple[Array, Array]:
+def attend(x: Array, scores: Array, ptr: Array, threads: int) -> tuple[Array, Array]:
     """The softmax of the scores within each graph, and the mean of its rows weighted by it."""
     pooled = np.zeros((len(ptr) - 1, x.shape[1]), x.dtype)
     attention = np.empty_like(scores)
-    for g in range(len(ptr) - 1):
+    fork(_attend, len(x), threads, (x, scores, ptr, pooled, attention))
+    return pooled, attention
+
+
+@compiled
+def _attend(
+    part: int, first_node: int, last_node: int, x: Array, scores: Array, ptr: Array, pooled: Array, attention: Array
+) -> None:
+    for g in range(*graphs_between(ptr, first_node, last_node)):
         first, last = ptr[g], ptr[g + 1]
         if first == last:
             continue
@@ -314,15 +505,33 @@ def attend(x: Array, scores: Array, ptr: Array) -> tuple[Array, Array]:
             attention[n] /= total
             for c in range(x.shape[1]):
                 pooled[g, c] += attention[n] * x[n, c]
-    return pooled, attention
 
 
 @compiled
-def attend_backward(grad: Array, grad_attention: Array, x: Array, attention: Array, ptr: Array) -> tuple[Array, Array]:
+def attend_backward(
+    grad: Array, grad_attention: Array, x: Array, attention: Array, ptr: Array, threads: int
+) -> tuple[Array, Array]:
     """The gradients of `attend` for `x` and the scores."""
     out = np.empty_like(x)
     grad_scores = np.empty_like(attention)
-    for g in range(len(ptr) - 1):
+    fork(_attend_backward, len(x), threads, (grad, grad_attention, x, attention, ptr, out, grad_scores))
+    return out, grad_scores
+
+
+@compiled
+def _attend_backward(
+    part: int,
+    first_node: int,
+    last_node: int,
+    grad: Array,
+    grad_attention: Array,
+    x: Array,
+    attention: Array,
+    ptr: Array,
+    out: Array,
+    grad_scores: Array,
+) -> None:
+    for g in range(*graphs_between(ptr, first_node, last_node)):
         mean = x.dtype.type(0)
         for n in range(ptr[g], ptr[g + 1]):
             product = x.dtype.type(0)
@@ -333,4 +542,3 @@ def attend_backward(grad: Array, grad_attention: Array, x: Array, attention: Arr
             mean += attention[n] * grad_scores[n]
         for n in range(ptr[g], ptr[g + 1]):
             grad_scores[n] = attention[n] * (grad_scores[n] - mean)
-    return out, grad_scores

@@ -6,6 +6,7 @@ Each saves for its backward pass only what it cannot cheaply compute again. Impo
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,74 +14,126 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from mlap.kernels import compiled
+from mlap.kernels.pool import threads_for
 
 Array = NDArray[Any]
 NO_KIND = np.empty(0, np.int64)
-NO_WORDS = np.empty(0, np.uint16)
 
 
-def collect(h: Tensor, edges: Tensor, kind: Tensor | None, eps: Tensor, edge_index: Tensor) -> Tensor:
-    """`(1 + eps) h[n] + Σ relu(h[source] + edges[kind])` over the arcs into each node n.
+class SortedArcs:
+    """Arcs sorted by the nodes at their ends, once for all layers.
+
+    Args:
+        edge_index: `(2, arcs)`, sources and targets.
+        num_nodes: the number of nodes.
+    """
+
+    def __init__(self, edge_index: Tensor, num_nodes: int) -> None:
+        self.source, self.target = _array(edge_index)
+        self.num_nodes = num_nodes
+
+    @cached_property
+    def into(self) -> Any:
+        """The arcs into each node: see `compiled.sort_arcs`."""
+        return compiled.sort_arcs(self.target, self.source, self.num_nodes)
+
+    @cached_property
+    def out_of(self) -> Any:
+        """The arcs out of each node."""
+        return compiled.sort_arcs(self.source, self.target, self.num_nodes)
+
+
+def gin(
+    h: Tensor,
+    edges: Tensor,
+    kind: Tensor | None,
+    eps: Tensor,
+    arcs: SortedArcs,
+    weight: Tensor,
+    bias: Tensor,
+    last_weight: Tensor,
+    last_bias: Tensor,
+) -> Tensor:
+    """Linear – ReLU – Linear of `(1 + eps) h[n] + Σ relu(h[source] + edges[kind])` over the arcs into each node n.
 
     Args:
         h: the nodes `(N, c)`.
         edges: one row for all arcs, one for each, or one for each kind of arc.
         kind: the kind of each arc, in the last case.
         eps: a scalar.
-        edge_index: `(2, arcs)`, sources and targets.
+        arcs: the arcs.
+        weight: the first layer's weight; the others follow.
+        bias: its bias.
+        last_weight: the second layer's weight.
+        last_bias: its bias.
     """
-    result: Tensor = _apply(_Collect, h, edges, kind, 1 + eps, edge_index)
+    result: Tensor = _apply(_Gin, h, edges, kind, 1 + eps, arcs, weight, bias, last_weight, last_bias)
     return result
 
 
-class _Collect(torch.autograd.Function):
+class _Gin(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, h: Tensor, edges: Tensor, kind: Tensor | None, factor: Tensor, edge_index: Tensor) -> Tensor:
-        source, target = _array(edge_index)
-        ctx.save_for_backward(h, edges, factor)
-        ctx.source, ctx.target = source, target
+    def forward(
+        ctx: Any,
+        h: Tensor,
+        edges: Tensor,
+        kind: Tensor | None,
+        factor: Tensor,
+        arcs: SortedArcs,
+        weight: Tensor,
+        bias: Tensor,
+        last_weight: Tensor,
+        last_bias: Tensor,
+    ) -> Tensor:
+        ctx.arcs = arcs
         ctx.kind = NO_KIND if kind is None else _array(kind)
-        into = compiled.sort_arcs(target, source, len(h))
-        return _tensor(compiled.collect(_array(h), _array(edges), ctx.kind, _array(factor.reshape(1)), *into))
+        rows, vectors, scalar = _arrays(h, edges, factor.reshape(1))
+        collected = _tensor(compiled.collect(rows, vectors, ctx.kind, scalar, *arcs.into, threads_for(h.numel())))
+        hidden, out = _two_layers(collected, weight, bias, last_weight, last_bias)
+        ctx.save_for_backward(h, edges, factor, collected, hidden, weight, last_weight)
+        return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        h, edges, factor = ctx.saved_tensors
-        out_of = compiled.sort_arcs(ctx.source, ctx.target, len(h))
+        h, edges, factor, collected, hidden, weight, last_weight = ctx.saved_tensors
+        grad_hidden, *grads = _two_layers_backward(grad, collected, hidden, last_weight)
+        grad_collected, rows, vectors, scalar = _arrays(grad_hidden @ weight, h, edges, factor.reshape(1))
         grad_h, grad_edges, grad_factor = compiled.collect_backward(
-            _array(grad), _array(h), _array(edges), ctx.kind, _array(factor.reshape(1)), *out_of
+            grad_collected, rows, vectors, ctx.kind, scalar, *ctx.arcs.out_of, threads_for(h.numel())
         )
-        return _tensor(grad_h), _tensor(grad_edges), None, factor.new_tensor(grad_factor), None
+        return _tensor(grad_h), _tensor(grad_edges), None, factor.new_tensor(grad_factor), None, *grads
 
 
-def activate(x: Tensor, relu: bool, words: Array | None, dropped: int, scale: float) -> Tensor:
+def activate(x: Tensor, relu: bool, seed: int, dropped: int, scale: float) -> Tensor:
     """Dropout of `x`, or of `relu(x)`.
 
     Args:
         x: any tensor.
         relu: whether ReLU comes first.
-        words: sixteen random bits per element; nothing is dropped without.
+        seed: what random bits are made of, sixteen per element.
         dropped: an element whose bits, as a number, are smaller than this is dropped.
         scale: what the others are multiplied by.
     """
-    result: Tensor = _apply(_Activate, x, relu, words, dropped, scale)
+    result: Tensor = _apply(_Activate, x, relu, seed, dropped, scale)
     return result
 
 
 class _Activate(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, relu: bool, words: Array | None, dropped: int, scale: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, relu: bool, seed: int, dropped: int, scale: float) -> Tensor:
         ctx.scale = scale
-        out, ctx.passed = compiled.activate(_array(x), relu, NO_WORDS if words is None else words, dropped, scale)
+        out, ctx.passed = compiled.activate(_array(x), relu, seed, dropped, scale, threads_for(x.numel()))
         return _tensor(out)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _tensor(compiled.activate_backward(_array(grad), ctx.passed, ctx.scale)), None, None, None, None
+        grad_x = compiled.activate_backward(_array(grad), ctx.passed, ctx.scale, threads_for(grad.numel()))
+        return _tensor(grad_x), None, None, None, None
 
 
 def normalise(
@@ -91,12 +144,12 @@ def normalise(
     mean_scale: Tensor,
     eps: float,
     relu: bool,
-    words: Array | None,
+    seed: int,
     dropped: int,
     scale: float,
 ) -> Tensor:
     """GraphNorm of nodes `x` `(N, c)` sorted by graph, followed by ReLU if wanted and dropout: see `activate`."""
-    result: Tensor = _apply(_Normalise, x, ptr, weight, bias, mean_scale, eps, relu, words, dropped, scale)
+    result: Tensor = _apply(_Normalise, x, ptr, weight, bias, mean_scale, eps, relu, seed, dropped, scale)
     return result
 
 
@@ -111,35 +164,25 @@ class _Normalise(torch.autograd.Function):
         mean_scale: Tensor,
         eps: float,
         relu: bool,
-        words: Array | None,
+        seed: int,
         dropped: int,
         scale: float,
     ) -> Tensor:
         ctx.save_for_backward(x, ptr, weight, mean_scale)
         ctx.scale = scale
         out, ctx.passed, ctx.mean, ctx.inverse = compiled.normalise(
-            _array(x),
-            _array(ptr),
-            _array(weight),
-            _array(bias),
-            _array(mean_scale),
-            eps,
-            relu,
-            NO_WORDS if words is None else words,
-            dropped,
-            scale,
+            *_arrays(x, ptr, weight, bias, mean_scale), eps, relu, seed, dropped, scale, threads_for(x.numel())
         )
         return _tensor(out)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, ptr, weight, mean_scale = map(_array, ctx.saved_tensors)
-        grads = compiled.normalise_backward(
-            _array(grad), x, ctx.passed, ctx.mean, ctx.inverse, ptr, weight, mean_scale, ctx.scale
+        x, ptr, weight, mean_scale = _arrays(*ctx.saved_tensors)
+        grad_x, learned = compiled.normalise_backward(
+            _array(grad), x, ctx.passed, ctx.mean, ctx.inverse, ptr, weight, mean_scale, ctx.scale, threads_for(x.size)
         )
-        grad_x, grad_weight, grad_bias, grad_mean_scale = map(_tensor, grads)
-        return grad_x, None, grad_weight, grad_bias, grad_mean_scale, None, None, None, None, None
+        return _tensor(grad_x), None, *_tensor(learned).unbind(), None, None, None, None, None
 
 
 def two_layers(x: Tensor, weight: Tensor, bias: Tensor, last_weight: Tensor, last_bias: Tensor) -> Tensor:
@@ -151,19 +194,32 @@ def two_layers(x: Tensor, weight: Tensor, bias: Tensor, last_weight: Tensor, las
 class _TwoLayers(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, last_weight: Tensor, last_bias: Tensor) -> Tensor:
-        hidden = x @ weight.t()
-        compiled.add_relu(_array(hidden), _array(bias))
+        hidden, out = _two_layers(x, weight, bias, last_weight, last_bias)
         ctx.save_for_backward(x, hidden, weight, last_weight)
-        return torch.addmm(last_bias, hidden, last_weight.t())
+        return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, hidden, weight, last_weight = ctx.saved_tensors
-        grad_hidden = grad @ last_weight
-        grad_bias = _tensor(compiled.relu_backward(_array(grad_hidden), _array(hidden)))
-        grad_x = grad_hidden @ weight if ctx.needs_input_grad[0] else None
-        return grad_x, grad_hidden.t() @ x, grad_bias, grad.t() @ hidden, grad.sum(0)
+        grad_hidden, *grads = _two_layers_backward(grad, x, hidden, last_weight)
+        return (grad_hidden @ weight if ctx.needs_input_grad[0] else None), *grads
+
+
+def _two_layers(
+    x: Tensor, weight: Tensor, bias: Tensor, last_weight: Tensor, last_bias: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What is between the two layers, and what follows them."""
+    hidden = F.linear(x, weight)
+    compiled.add_relu(_array(hidden), _array(bias), threads_for(hidden.numel()))
+    return hidden, F.linear(hidden, last_weight, last_bias)
+
+
+def _two_layers_backward(grad: Tensor, x: Tensor, hidden: Tensor, last_weight: Tensor) -> tuple[Tensor, ...]:
+    """The gradients for the output of the first layer, and for weights and biases in order."""
+    grad_hidden = grad @ last_weight
+    grad_bias = compiled.relu_backward(_array(grad_hidden), _array(hidden), threads_for(hidden.numel()))
+    return grad_hidden, grad_hidden.t() @ x, _tensor(grad_bias), grad.t() @ hidden, grad.sum(0)
 
 
 def attend(
@@ -182,9 +238,10 @@ class _Attend(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, ptr: Tensor, weight: Tensor, bias: Tensor, last_weight: Tensor, last_bias: Tensor
     ) -> tuple[Tensor, Tensor]:
-        hidden = x @ weight.t()
-        scores = compiled.score(_array(hidden), *map(_array, (bias, last_weight[0], last_bias)))
-        pooled, attention = map(_tensor, compiled.attend(_array(x), scores, _array(ptr)))
+        threads = threads_for(x.numel())
+        hidden = F.linear(x, weight)
+        scores = compiled.score(_array(hidden), *_arrays(bias, last_weight[0], last_bias), threads)
+        pooled, attention = map(_tensor, compiled.attend(_array(x), scores, _array(ptr), threads))
         ctx.save_for_backward(x, ptr, weight, last_weight, hidden, attention)
         return pooled, attention
 
@@ -192,14 +249,15 @@ class _Attend(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, grad_attention: Tensor) -> tuple[Tensor | None, ...]:
         x, ptr, weight, last_weight, hidden, attention = ctx.saved_tensors
-        arrays = map(_array, (grad, grad_attention, x, attention, ptr))
-        grad_x, grad_scores = map(_tensor, compiled.attend_backward(*arrays))
-        grads = compiled.score_backward(_array(grad_scores), _array(hidden), _array(last_weight[0]))
-        grad_hidden, grad_bias, grad_last_weight = map(_tensor, grads)
+        threads = threads_for(x.numel())
+        arrays = _arrays(grad, grad_attention, x, attention, ptr)
+        grad_x, grad_scores = map(_tensor, compiled.attend_backward(*arrays, threads))
+        arrays = _arrays(grad_scores, hidden, last_weight[0])
+        grad_hidden, learned = map(_tensor, compiled.score_backward(*arrays, threads))
         grad_last_bias = grad_scores.sum(0, keepdim=True)
         if ctx.needs_input_grad[0]:
             grad_x.addmm_(grad_hidden, weight)
-        return grad_x, None, grad_hidden.t() @ x, grad_bias, grad_last_weight.unsqueeze(0), grad_last_bias
+        return grad_x, None, grad_hidden.t() @ x, learned[0], learned[1:], grad_last_bias
 
 
 def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
@@ -210,6 +268,10 @@ def _array(tensor: Tensor) -> Array:
     """The tensor's memory as an array, rows contiguous."""
     array: Array = tensor.detach().contiguous().numpy()
     return array
+
+
+def _arrays(*tensors: Tensor) -> tuple[Any, ...]:
+    return tuple(map(_array, tensors))
 
 
 def _tensor(array: Array) -> Tensor:

@@ -10,7 +10,7 @@ from torch_geometric.nn.inits import reset
 
 from mlap import kernels
 from mlap.errors import UsageError, unknown
-from mlap.nn.convs import CONVS, GINLayer
+from mlap.nn.convs import CONVS, Arcs, GINLayer
 from mlap.nn.dropout import Dropout
 from mlap.nn.encoders import Describes, make_encoder
 
@@ -84,11 +84,13 @@ class Backbone(nn.Module):
             kind: `(N,)`, which rows of `h` are alike, if it is known; for speed.
         """
         levels: list[Tensor] = []
+        arcs = Arcs(edge_index, edge_attr, len(h))
         for conv, norm in zip(self.convs, self.norms, strict=True):
             below = h
             relu = len(levels) < len(self.convs) - 1
-            if not levels and isinstance(conv, GINLayer) and kernels.on_host(h):
-                h = conv(h, edge_index, edge_attr, kind)
+            if isinstance(conv, GINLayer):
+                alike = kind if not levels and kernels.on_host(h) else None
+                h = conv(h, edge_index, edge_attr, arcs, alike)
             else:
                 h = conv(h, edge_index, edge_attr)
             h = self._finish(h, norm, relu, index, dim_size, ptr)
@@ -106,12 +108,12 @@ class Backbone(nn.Module):
             from mlap.kernels import functions
 
             learned = norm.weight, norm.bias, norm.mean_scale
-            return functions.normalise(h, ptr, *learned, norm.eps, relu, *self.dropout.draw(h.numel()))
+            return functions.normalise(h, ptr, *learned, norm.eps, relu, *self.dropout.draw())
         h = norm(h, index, dim_size) if self.norm_per_graph else norm(h)
         if fast and (relu or self.dropout.training):
             from mlap.kernels import functions
 
-            return functions.activate(h, relu, *self.dropout.draw(h.numel()))
+            return functions.activate(h, relu, *self.dropout.draw())
         finished: Tensor = self.dropout(h.relu() if relu else h)
         return finished
 

@@ -7,6 +7,8 @@ same width; an arc `edge_index[:, k]` carries a message from its first node to i
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +19,44 @@ from torch_geometric.utils import scatter
 
 from mlap import kernels
 from mlap.errors import UsageError
-from mlap.nn.encoders import distinct_rows
+from mlap.nn.encoders import CategoryEncoder, Kinds, distinct_rows
 from mlap.nn.environments import environments
 from mlap.nn.mlp import TwoLayers
+
+if TYPE_CHECKING:
+    from mlap.kernels.functions import SortedArcs
+
+
+class Arcs:
+    """The arcs of a batch, and what several layers need to know of them, found once.
+
+    Args:
+        edge_index: `(2, arcs)`, sources and targets.
+        edge_attr: the arcs' features, or `None`.
+        num_nodes: the number of nodes.
+    """
+
+    def __init__(self, edge_index: Tensor, edge_attr: Tensor | None, num_nodes: int) -> None:
+        self.edge_index = edge_index
+        self.edge_attr = edge_attr
+        self.num_nodes = num_nodes
+        self._kinds: dict[tuple[int, ...], Kinds | None] = {}
+
+    def encoded(self, encoder: nn.Module) -> tuple[Tensor, Tensor | None]:
+        """`distinct_rows` of an encoder."""
+        if not isinstance(encoder, CategoryEncoder):
+            return distinct_rows(encoder, self.edge_attr)
+        if encoder.cardinalities not in self._kinds:
+            self._kinds[encoder.cardinalities] = encoder.kinds(self.edge_attr)
+        kinds = self._kinds[encoder.cardinalities]
+        return (encoder(self.edge_attr), None) if kinds is None else (encoder.encode(kinds.present), kinds.kind)
+
+    @cached_property
+    def sorted(self) -> SortedArcs:
+        """The arcs for the kernels."""
+        from mlap.kernels.functions import SortedArcs
+
+        return SortedArcs(self.edge_index, self.num_nodes)
 
 
 class GINLayer(nn.Module):
@@ -41,7 +78,7 @@ class GINLayer(nn.Module):
         super().__init__()
         self.edge_encoder = edge_encoder
         self.eps = nn.Parameter(torch.zeros(()))
-        self.nn = TwoLayers(channels, 2 * channels, channels)
+        self.nn: nn.Module = TwoLayers(channels, 2 * channels, channels)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
@@ -50,25 +87,30 @@ class GINLayer(nn.Module):
         reset(self.nn)
 
     def forward(
-        self, h: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None, kind: Tensor | None = None
+        self,
+        h: Tensor,
+        edge_index: Tensor,
+        edge_attr: Tensor | None = None,
+        arcs: Arcs | None = None,
+        kind: Tensor | None = None,
     ) -> Tensor:
         """New node representations `(N, channels)`.
 
-        `kind` says which rows of `h` are alike `(N,)`, if it is known; alike results are then computed once.
+        For speed: `arcs` is what the layer below found out about the same arcs, and `kind` `(N,)` says which rows of
+        `h` are alike, so that alike results are computed once.
         """
-        edges, edge_kind = distinct_rows(self.edge_encoder, edge_attr)
+        arcs = arcs or Arcs(edge_index, edge_attr, len(h))
+        edges, edge_kind = arcs.encoded(self.edge_encoder)
         if kind is not None and (edge_kind is not None or len(edges) == 1):
             first, environment = environments(kind, edge_kind, edge_index)
             if len(first) < 0.8 * len(h):
                 return self._of_environments(h, edges, edge_kind, edge_index, first, environment)
-        if kernels.usable(h, edges, self.eps):
+        if isinstance(self.nn, TwoLayers) and kernels.usable(h, edges, self.eps, *self.nn.weights):
             from mlap.kernels import functions
 
-            collected = functions.collect(h, edges, edge_kind, self.eps, edge_index)
-        else:
-            source, target = edge_index
-            collected = (1 + self.eps) * h + _messages(h, edges, edge_kind, source, target, len(h))
-        updated: Tensor = self.nn(collected)
+            return functions.gin(h, edges, edge_kind, self.eps, arcs.sorted, *self.nn.weights)
+        source, target = edge_index
+        updated: Tensor = self.nn((1 + self.eps) * h + _messages(h, edges, edge_kind, source, target, len(h)))
         return updated
 
     def _of_environments(

@@ -20,12 +20,12 @@ class Draw(NamedTuple):
     """What decides which elements are dropped: those whose random word is smaller than `dropped`.
 
     Args:
-        words: sixteen random bits per element; `None` if nothing is dropped.
+        seed: what the words are made of, see `random_words`.
         dropped: how many of the 65,536 words mean that an element is dropped.
         scale: what the other elements are multiplied by.
     """
 
-    words: NDArray[np.uint16] | None
+    seed: int
     dropped: int
     scale: float
 
@@ -35,7 +35,8 @@ class Dropout(nn.Module):
 
     torch draws dropout masks on the CPU one Bernoulli variable at a time, which costs more than the matrix product
     beside it. Here sixteen random bits decide each element (so `p` is the nearest multiple of 1/65536, off by less than
-    1e-5), from a fast generator that torch's own seeds: `torch.manual_seed` makes the masks repeatable as usual.
+    1e-5): a hash of the element's number and of a seed that torch's generator draws. So `torch.manual_seed` makes the
+    masks repeatable as usual, and they do not depend on who computes them, in which order and in how many threads.
     """
 
     def __init__(self, p: float = 0.5) -> None:
@@ -48,22 +49,29 @@ class Dropout(nn.Module):
         """`x` with some elements dropped; `x` itself in evaluation."""
         if not on_host(x):
             return F.dropout(x, self.p, self.training)
-        words, dropped, scale = self.draw(x.numel())
-        if words is None:
+        seed, dropped, scale = self.draw()
+        if not dropped:
             return x
         dtype = np.float64 if x.dtype == torch.float64 else np.float32
-        mask = np.multiply(words >= dropped, dtype(scale), dtype=dtype)
+        mask = np.multiply(random_words(seed, x.numel()) >= dropped, dtype(scale), dtype=dtype)
         return x * torch.from_numpy(mask).view(x.shape).to(x.dtype)
 
-    def draw(self, size: int) -> Draw:
-        """Draw for `size` elements on the CPU."""
+    def draw(self) -> Draw:
+        """Draw which elements of a tensor on the CPU are dropped."""
         dropped = round(self.p * WORDS)
         if not self.training or dropped == 0:
-            return Draw(None, 0, 1.0)
+            return Draw(0, 0, 1.0)
         seed = int(torch.randint(2**62, ()))
-        words = np.random.SFC64(seed).random_raw(-(-size // 4)).view(np.uint16)[:size]
-        return Draw(words, dropped, WORDS / (WORDS - dropped) if dropped < WORDS else 0.0)
+        return Draw(seed, dropped, WORDS / (WORDS - dropped) if dropped < WORDS else 0.0)
 
     def extra_repr(self) -> str:
         """The probability."""
         return f"p={self.p}"
+
+
+def random_words(seed: int, size: int) -> NDArray[np.uint32]:
+    """Sixteen random bits for each number up to `size`, by the mixing steps of MurmurHash3 with the seed in between."""
+    words = np.arange(size, dtype=np.uint32) * np.uint32(0x9E3779B1) + np.uint32(seed & 0xFFFFFFFF)
+    words = (words ^ (words >> np.uint32(16))) * np.uint32(0x85EBCA6B) ^ np.uint32(seed >> 32)
+    words = (words ^ (words >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return words >> np.uint32(16)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -43,6 +44,18 @@ class ConstantEncoder(nn.Module):
         return self.vector
 
 
+class Kinds(NamedTuple):
+    """Which combinations of categories occur among some items.
+
+    Args:
+        present: the numbers of those combinations, ascending; `None` stands for all that are possible.
+        kind: which of them each item has.
+    """
+
+    present: Tensor | None
+    kind: Tensor
+
+
 class CategoryEncoder(nn.Module):
     """The sum of one embedding per categorical column (OGB's atom and bond encoders are of this kind).
 
@@ -56,6 +69,7 @@ class CategoryEncoder(nn.Module):
     sizes: Tensor
     offsets: Tensor
     strides: Tensor
+    all_combinations: Tensor | None
 
     def __init__(self, cardinalities: Sequence[int], channels: int) -> None:
         super().__init__()
@@ -66,8 +80,16 @@ class CategoryEncoder(nn.Module):
         self.combinations = math.prod(self.cardinalities)
         strides = [math.prod(self.cardinalities[column + 1 :]) % COUNTABLE for column in range(len(sizes))]
         self.register_buffer("strides", torch.tensor(strides), persistent=False)
+        self.register_buffer("all_combinations", self._all_combinations(), persistent=False)
         self.tables = nn.Parameter(torch.empty(sum(self.cardinalities), channels))
         self.reset_parameters()
+
+    def _all_combinations(self) -> Tensor | None:
+        """If they are few, the combinations of categories: a row of zeros and ones says which tables' rows to add."""
+        if self.combinations > FEW:
+            return None
+        categories = self._categories(torch.arange(self.combinations))
+        return F.one_hot(categories + self.offsets, sum(self.cardinalities)).sum(1).float()
 
     def reset_parameters(self) -> None:
         """Draw all tables anew."""
@@ -79,19 +101,32 @@ class CategoryEncoder(nn.Module):
         return F.embedding_bag(self._checked(features) + self.offsets, self.tables, mode="sum")
 
     def distinct(self, features: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Vectors, and for each item which of them it has; `None` if each item has its own.
+        """Vectors, and for each item which of them it has; `None` if each item has its own."""
+        kinds = self.kinds(features)
+        return (self(features), None) if kinds is None else (self.encode(kinds.present), kinds.kind)
 
-        Few combinations of categories are all encoded; of many, those that occur.
+    def kinds(self, features: Tensor | None) -> Kinds | None:
+        """Which combinations of categories there are; `None` if there are too many to tell.
+
+        The answer depends on `cardinalities` alone, so encoders that agree in them can share it.
         """
         if self.combinations > (COUNTABLE if on_host(self.tables) else FEW):
-            return self(features), None
+            return None
         kind = (self._checked(features) * self.strides).sum(-1)
         if self.combinations <= FEW:
-            present = torch.arange(self.combinations, device=kind.device)
-        else:
-            present, kind = torch.unique(kind, return_inverse=True)
-        categories = present.unsqueeze(-1) // self.strides % self.sizes
-        return F.embedding_bag(categories + self.offsets, self.tables, mode="sum"), kind
+            return Kinds(None, kind)
+        return Kinds(*torch.unique(kind, return_inverse=True))
+
+    def encode(self, present: Tensor | None) -> Tensor:
+        """The vectors of combinations of categories, given by their numbers, or of all."""
+        if present is None:
+            assert self.all_combinations is not None
+            return self.all_combinations @ self.tables
+        return F.embedding_bag(self._categories(present) + self.offsets, self.tables, mode="sum")
+
+    def _categories(self, combinations: Tensor) -> Tensor:
+        """The category in each column, for combinations given by their numbers."""
+        return combinations.unsqueeze(-1) // self.strides % self.sizes
 
     def _checked(self, features: Tensor | None) -> Tensor:
         """The features, once they are known to be of the categories that the network was built for."""
