@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from samples import close, shake
 from torch import Tensor
 
-from mlap.nn import CategoryEncoder, ConstantEncoder, GINLayer, graph_network
+from mlap.graphs import synthetic
+from mlap.nn import NORMS, CategoryEncoder, ConstantEncoder, GINLayer, graph_network
+from mlap.nn.convs import Arcs
 from mlap.nn.environments import environments
 
 
@@ -60,7 +62,9 @@ def test_a_layer_gives_the_same_either_way(edges: str, drawn: tuple[Tensor, Tens
     rows = torch.randn(3, 4, dtype=torch.double, requires_grad=True)
     outcomes = []
     for known in (kind, None):
-        result = layer(rows[kind], edge_index, edge_kind.unsqueeze(-1), kind=known)
+        arcs = Arcs(edge_index, edge_kind.unsqueeze(-1), len(kind))
+        alike = None if known is None else layer.alike(known, arcs)
+        result = layer(rows[kind], edge_index, edge_kind.unsqueeze(-1), alike=alike)
         gradients = torch.autograd.grad(result.sin().sum(), [rows, *layer.parameters()], materialize_grads=True)
         outcomes.append((result, *gradients))
     for got, expected in zip(*outcomes, strict=True):
@@ -74,7 +78,8 @@ def test_alike_nodes_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     layer.nn.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0])))
     edge_index = torch.tensor([[0, 1, 2, 3, 4, 0], [1, 1, 1, 2, 2, 5]])
-    layer(torch.randn(1, 4).expand(9, -1), edge_index, kind=torch.zeros(9, dtype=torch.long))
+    alike = layer.alike(torch.zeros(9, dtype=torch.long), Arcs(edge_index, None, 9))
+    layer(torch.randn(1, 4).expand(9, -1), edge_index, alike=alike)
     layer(torch.randn(9, 4), edge_index)
     assert seen == [4, 9]
 
@@ -102,6 +107,40 @@ def test_a_network_finds_out_itself(nodes: Any, monkeypatch: pytest.MonkeyPatch)
     batch.x = None if x is None else torch.cat((x, x))
     network(batch)
     assert seen == [8] if isinstance(nodes, int) else seen[0] <= 4
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("architecture", ["mlap-sum", "jk-concat"])
+def test_evaluation_shares_in_all_layers(
+    architecture: str, residual: bool, norm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With gradients, layers above the first compute every node: the answers are the same."""
+    rows: list[int] = []
+    network = graph_network(architecture, num_layers=4, channels=4, out_channels=3, norm=norm, residual=residual)
+    network = network.double()
+    shake(network)
+    graphs = synthetic(graphs_per_class=4)
+    network(graphs.batch(range(36)))  # running statistics
+    network.eval()
+    batch = graphs.batch(range(18))
+    monkeypatch.setenv("MLAP_KERNELS", "0")  # they do not call the modules whose calls are counted here
+    for layer in range(4):
+        module = network.get_submodule(f"backbone.convs.{layer}.nn")
+        module.register_forward_hook(lambda module, inputs, output: rows.append(len(inputs[0])))
+    expected = network.trace(batch)
+    assert rows == [rows[0], *[batch.num_nodes] * 3]
+    rows.clear()
+    with torch.no_grad():
+        got = network.trace(batch)
+    assert rows[0] < rows[1] < 0.8 * batch.num_nodes
+    for one, other in zip([*got.levels, got.logits], [*expected.levels, expected.logits], strict=True):
+        close(one, other, 1e-11)
+    rows.clear()
+    network.train()
+    with torch.no_grad():
+        network(batch)
+    assert rows[1:] == [batch.num_nodes] * 3  # dropout tells nodes apart
 
 
 @pytest.mark.parametrize("cardinalities", [[7], [2, 3, 4], [40, 50, 60]])

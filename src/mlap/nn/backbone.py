@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor, nn
 from torch_geometric.nn import BatchNorm, GraphNorm, LayerNorm, PairNorm
 from torch_geometric.nn.inits import reset
@@ -89,8 +90,9 @@ class Backbone(nn.Module):
             below = h
             relu = len(levels) < len(self.convs) - 1
             if isinstance(conv, GINLayer):
-                alike = kind if not levels and kernels.on_host(h) else None
+                alike = conv.alike(kind, arcs) if kind is not None and kernels.on_host(h) else None
                 h = conv(h, edge_index, edge_attr, arcs, alike)
+                kind = None if alike is None else self._kind_above(alike.of_node, index, dim_size)
             else:
                 h = conv(h, edge_index, edge_attr)
             h = self._finish(h, norm, relu, index, dim_size, ptr)
@@ -98,6 +100,15 @@ class Backbone(nn.Module):
                 h = h + below
             levels.append(h)
         return levels
+
+    def _kind_above(self, environment: Tensor, index: Tensor, dim_size: int) -> Tensor | None:
+        """Which nodes are alike in the output of a layer, given those that are before normalisation and dropout.
+
+        Not if gradients are wanted: those of alike nodes would all be given to one of them.
+        """
+        if self.dropout.active or torch.is_grad_enabled():
+            return None
+        return environment * dim_size + index if self.norm_per_graph else environment
 
     def _finish(
         self, h: Tensor, norm: nn.Module, relu: bool, index: Tensor, dim_size: int, ptr: Tensor | None

@@ -19,12 +19,15 @@ from torch_geometric.utils import scatter
 
 from mlap import kernels
 from mlap.errors import UsageError
-from mlap.nn.encoders import CategoryEncoder, Kinds, distinct_rows
-from mlap.nn.environments import environments
+from mlap.nn.encoders import CategoryEncoder, ConstantEncoder, Kinds
+from mlap.nn.environments import Environments, environments
 from mlap.nn.mlp import TwoLayers
 
 if TYPE_CHECKING:
     from mlap.kernels.functions import SortedArcs
+
+#: alike nodes are computed once if no more than this fraction of all has to be computed then
+WORTH_SHARING = 0.8
 
 
 class Arcs:
@@ -43,13 +46,23 @@ class Arcs:
         self._kinds: dict[tuple[int, ...], Kinds | None] = {}
 
     def encoded(self, encoder: nn.Module) -> tuple[Tensor, Tensor | None]:
-        """`distinct_rows` of an encoder."""
+        """The vectors of an encoder, and for each arc which of them it has; `None` if its own, or all have the same.
+
+        There are often far fewer kinds of bonds than bonds.
+        """
+        kinds = self.kinds(encoder)
+        if kinds is None:
+            return encoder(self.edge_attr), None
+        assert isinstance(encoder, CategoryEncoder)
+        return encoder.encode(kinds.present), kinds.kind
+
+    def kinds(self, encoder: nn.Module) -> Kinds | None:
+        """The kinds of arcs that an encoder tells apart, if it tells by categories."""
         if not isinstance(encoder, CategoryEncoder):
-            return distinct_rows(encoder, self.edge_attr)
+            return None
         if encoder.cardinalities not in self._kinds:
             self._kinds[encoder.cardinalities] = encoder.kinds(self.edge_attr)
-        kinds = self._kinds[encoder.cardinalities]
-        return (encoder(self.edge_attr), None) if kinds is None else (encoder.encode(kinds.present), kinds.kind)
+        return self._kinds[encoder.cardinalities]
 
     @cached_property
     def sorted(self) -> SortedArcs:
@@ -92,19 +105,17 @@ class GINLayer(nn.Module):
         edge_index: Tensor,
         edge_attr: Tensor | None = None,
         arcs: Arcs | None = None,
-        kind: Tensor | None = None,
+        alike: Environments | None = None,
     ) -> Tensor:
         """New node representations `(N, channels)`.
 
-        For speed: `arcs` is what the layer below found out about the same arcs, and `kind` `(N,)` says which rows of
-        `h` are alike, so that alike results are computed once.
+        For speed: `arcs` is what other layers found out about the same arcs, and `alike` says for which nodes the
+        result is the same, so that it is computed once.
         """
         arcs = arcs or Arcs(edge_index, edge_attr, len(h))
         edges, edge_kind = arcs.encoded(self.edge_encoder)
-        if kind is not None and (edge_kind is not None or len(edges) == 1):
-            first, environment = environments(kind, edge_kind, edge_index)
-            if len(first) < 0.8 * len(h):
-                return self._of_environments(h, edges, edge_kind, edge_index, first, environment)
+        if alike is not None:
+            return self._of_environments(h, edges, edge_kind, edge_index, alike)
         if isinstance(self.nn, TwoLayers) and kernels.usable(h, edges, self.eps, *self.nn.weights):
             from mlap.kernels import functions
 
@@ -113,16 +124,19 @@ class GINLayer(nn.Module):
         updated: Tensor = self.nn((1 + self.eps) * h + _messages(h, edges, edge_kind, source, target, len(h)))
         return updated
 
+    def alike(self, kind: Tensor, arcs: Arcs) -> Environments | None:
+        """For which nodes the result is the same, where `kind` `(N,)` says which rows of `h` are; `None` if for few."""
+        kinds = arcs.kinds(self.edge_encoder)
+        if kinds is None and not isinstance(self.edge_encoder, ConstantEncoder):
+            return None
+        found = environments(kind, None if kinds is None else kinds.kind, arcs.edge_index)
+        return found if len(found.first) < WORTH_SHARING * len(kind) else None
+
     def _of_environments(
-        self,
-        h: Tensor,
-        edges: Tensor,
-        edge_kind: Tensor | None,
-        edge_index: Tensor,
-        first: Tensor,
-        environment: Tensor,
+        self, h: Tensor, edges: Tensor, edge_kind: Tensor | None, edge_index: Tensor, alike: Environments
     ) -> Tensor:
-        """The same, computed for the first node of every environment alone."""
+        """The same as `forward`, computed for the first node of every environment alone."""
+        first, environment = alike
         source, target = edge_index
         place = torch.full((len(h),), -1)
         place[first] = torch.arange(len(first))

@@ -56,11 +56,16 @@ class Dropout(nn.Module):
         mask = np.multiply(random_words(seed, x.numel()) >= dropped, dtype(scale), dtype=dtype)
         return x * torch.from_numpy(mask).view(x.shape).to(x.dtype)
 
+    @property
+    def active(self) -> bool:
+        """Whether anything is dropped now."""
+        return self.training and round(self.p * WORDS) > 0
+
     def draw(self) -> Draw:
         """Draw which elements of a tensor on the CPU are dropped."""
-        dropped = round(self.p * WORDS)
-        if not self.training or dropped == 0:
+        if not self.active:
             return Draw(0, 0, 1.0)
+        dropped = round(self.p * WORDS)
         seed = int(torch.randint(2**62, ()))
         return Draw(seed, dropped, WORDS / (WORDS - dropped) if dropped < WORDS else 0.0)
 
