@@ -54,11 +54,19 @@ def sort_arcs(ends: Array, others: Array, num_nodes: int) -> tuple[Array, Array,
 
 @compiled
 def collect(
-    h: Array, edges: Array, kind: Array, factor: Array, start: Array, source: Array, arc: Array, threads: int
+    h: Array,
+    edges: Array,
+    kind: Array,
+    factor: Array,
+    rows: Array,
+    start: Array,
+    source: Array,
+    arc: Array,
+    threads: int,
 ) -> Array:
-    """`factor · h[n] + Σ relu(h[source] + edges[kind])` over the arcs into each node."""
-    out = np.empty_like(h)
-    fork(_collect, len(h), threads, (h, edges, kind, factor, start, source, arc, out))
+    """`factor · h[n] + Σ relu(h[source] + edges[kind])` over the arcs into each node n of `rows`."""
+    out = np.empty((len(rows), h.shape[1]), h.dtype)
+    fork(_collect, len(rows), threads, (h, edges, kind, factor, rows, start, source, arc, out))
     return out
 
 
@@ -71,6 +79,7 @@ def _collect(
     edges: Array,
     kind: Array,
     factor: Array,
+    rows: Array,
     start: Array,
     source: Array,
     arc: Array,
@@ -79,15 +88,16 @@ def _collect(
     channels = h.shape[1]
     by_kind = len(kind) > 0
     single = len(edges) == 1
-    for n in range(first, last):
+    for i in range(first, last):
+        n = rows[i]
         for c in range(channels):
-            out[n, c] = factor[0] * h[n, c]
+            out[i, c] = factor[0] * h[n, c]
         for k in range(start[n], start[n + 1]):
             s = source[k]
             e = 0 if single else kind[arc[k]] if by_kind else arc[k]
             for c in range(channels):
                 message = h[s, c] + edges[e, c]
-                out[n, c] += ZERO if message < ZERO else message
+                out[i, c] += ZERO if message < ZERO else message
 
 
 @compiled
@@ -97,13 +107,17 @@ def collect_backward(
     edges: Array,
     kind: Array,
     factor: Array,
+    rows: Array,
     start: Array,
     target: Array,
     arc: Array,
     threads: int,
 ) -> tuple[Array, Array, float]:
     """The gradients of `collect` for `h`, `edges` and `factor`; here arcs are sorted by their sources."""
-    grad_h = np.empty_like(h)
+    place = np.full(len(h), -1)
+    for i in range(len(rows)):
+        place[rows[i]] = i
+    grad_h = np.zeros_like(h)
     shared = len(edges) == 1 or len(kind) > 0
     grad_edges = np.zeros((threads if shared else 1, *edges.shape), h.dtype)
     grad_factor = np.zeros(threads)
@@ -111,7 +125,7 @@ def collect_backward(
         _collect_backward,
         len(h),
         threads,
-        (grad, h, edges, kind, factor, start, target, arc, grad_h, grad_edges, grad_factor),
+        (grad, h, edges, kind, factor, place, start, target, arc, grad_h, grad_edges, grad_factor),
     )
     for part in range(1, len(grad_edges)):
         grad_edges[0] += grad_edges[part]
@@ -128,6 +142,7 @@ def _collect_backward(
     edges: Array,
     kind: Array,
     factor: Array,
+    place: Array,
     start: Array,
     target: Array,
     arc: Array,
@@ -141,13 +156,17 @@ def _collect_backward(
     grad_edges = all_grad_edges[part if len(all_grad_edges) > 1 else 0]  # an arc's own row belongs to one part alone
     total = 0.0
     for n in range(first, last):
-        product = h.dtype.type(0)
-        for c in range(channels):
-            product += grad[n, c] * h[n, c]
-            grad_h[n, c] = factor[0] * grad[n, c]
-        total += product
+        i = place[n]
+        if i >= 0:
+            product = h.dtype.type(0)
+            for c in range(channels):
+                product += grad[i, c] * h[n, c]
+                grad_h[n, c] = factor[0] * grad[i, c]
+            total += product
         for k in range(start[n], start[n + 1]):
-            t = target[k]
+            t = place[target[k]]
+            if t < 0:
+                continue
             e = 0 if single else kind[arc[k]] if by_kind else arc[k]
             for c in range(channels):
                 g = grad[t, c] if h[n, c] + edges[e, c] > ZERO else ZERO

@@ -34,6 +34,7 @@ class SortedArcs:
     def __init__(self, edge_index: Tensor, num_nodes: int) -> None:
         self.source, self.target = _array(edge_index)
         self.num_nodes = num_nodes
+        self.all_nodes = np.arange(num_nodes)
 
     @cached_property
     def into(self) -> Any:
@@ -52,12 +53,13 @@ def gin(
     kind: Tensor | None,
     eps: Tensor,
     arcs: SortedArcs,
+    nodes: Tensor | None,
     weight: Tensor,
     bias: Tensor,
     last_weight: Tensor,
     last_bias: Tensor,
 ) -> Tensor:
-    """Linear – ReLU – Linear of `(1 + eps) h[n] + Σ relu(h[source] + edges[kind])` over the arcs into each node n.
+    """Linear – ReLU – Linear of `(1 + eps) h[n] + Σ relu(h[source] + edges[kind])` over the arcs into node n.
 
     Args:
         h: the nodes `(N, c)`.
@@ -65,12 +67,13 @@ def gin(
         kind: the kind of each arc, in the last case.
         eps: a scalar.
         arcs: the arcs.
+        nodes: the nodes n for which this is wanted, each once; all unless given.
         weight: the first layer's weight; the others follow.
         bias: its bias.
         last_weight: the second layer's weight.
         last_bias: its bias.
     """
-    result: Tensor = _apply(_Gin, h, edges, kind, 1 + eps, arcs, weight, bias, last_weight, last_bias)
+    result: Tensor = _apply(_Gin, h, edges, kind, 1 + eps, arcs, nodes, weight, bias, last_weight, last_bias)
     return result
 
 
@@ -83,6 +86,7 @@ class _Gin(torch.autograd.Function):
         kind: Tensor | None,
         factor: Tensor,
         arcs: SortedArcs,
+        nodes: Tensor | None,
         weight: Tensor,
         bias: Tensor,
         last_weight: Tensor,
@@ -90,8 +94,11 @@ class _Gin(torch.autograd.Function):
     ) -> Tensor:
         ctx.arcs = arcs
         ctx.kind = NO_KIND if kind is None else _array(kind)
+        ctx.nodes = arcs.all_nodes if nodes is None else _array(nodes)
         rows, vectors, scalar = _arrays(h, edges, factor.reshape(1))
-        collected = _tensor(compiled.collect(rows, vectors, ctx.kind, scalar, *arcs.into, threads_for(h.numel())))
+        collected = _tensor(
+            compiled.collect(rows, vectors, ctx.kind, scalar, ctx.nodes, *arcs.into, threads_for(h.numel()))
+        )
         hidden, out = _two_layers(collected, weight, bias, last_weight, last_bias)
         ctx.save_for_backward(h, edges, factor, collected, hidden, weight, last_weight)
         return out
@@ -103,9 +110,9 @@ class _Gin(torch.autograd.Function):
         grad_hidden, *grads = _two_layers_backward(grad, collected, hidden, last_weight)
         grad_collected, rows, vectors, scalar = _arrays(grad_hidden @ weight, h, edges, factor.reshape(1))
         grad_h, grad_edges, grad_factor = compiled.collect_backward(
-            grad_collected, rows, vectors, ctx.kind, scalar, *ctx.arcs.out_of, threads_for(h.numel())
+            grad_collected, rows, vectors, ctx.kind, scalar, ctx.nodes, *ctx.arcs.out_of, threads_for(h.numel())
         )
-        return _tensor(grad_h), _tensor(grad_edges), None, factor.new_tensor(grad_factor), None, *grads
+        return _tensor(grad_h), _tensor(grad_edges), None, factor.new_tensor(grad_factor), None, None, *grads
 
 
 def activate(x: Tensor, relu: bool, seed: int, dropped: int, scale: float) -> Tensor:

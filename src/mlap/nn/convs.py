@@ -114,15 +114,14 @@ class GINLayer(nn.Module):
         """
         arcs = arcs or Arcs(edge_index, edge_attr, len(h))
         edges, edge_kind = arcs.encoded(self.edge_encoder)
-        if alike is not None:
-            return self._of_environments(h, edges, edge_kind, edge_index, alike)
         if isinstance(self.nn, TwoLayers) and kernels.usable(h, edges, self.eps, *self.nn.weights):
             from mlap.kernels import functions
 
-            return functions.gin(h, edges, edge_kind, self.eps, arcs.sorted, *self.nn.weights)
-        source, target = edge_index
-        updated: Tensor = self.nn((1 + self.eps) * h + _messages(h, edges, edge_kind, source, target, len(h)))
-        return updated
+            nodes = None if alike is None else alike.first
+            updated: Tensor = functions.gin(h, edges, edge_kind, self.eps, arcs.sorted, nodes, *self.nn.weights)
+        else:
+            updated = self.nn(_collect(h, edges, edge_kind, self.eps, edge_index, alike))
+        return updated if alike is None else F.embedding(alike.of_node, updated)
 
     def alike(self, kind: Tensor, arcs: Arcs) -> Environments | None:
         """For which nodes the result is the same, where `kind` `(N,)` says which rows of `h` are; `None` if for few."""
@@ -132,31 +131,26 @@ class GINLayer(nn.Module):
         found = environments(kind, None if kinds is None else kinds.kind, arcs.edge_index)
         return found if len(found.first) < WORTH_SHARING * len(kind) else None
 
-    def _of_environments(
-        self, h: Tensor, edges: Tensor, edge_kind: Tensor | None, edge_index: Tensor, alike: Environments
-    ) -> Tensor:
-        """The same as `forward`, computed for the first node of every environment alone."""
-        first, environment = alike
-        source, target = edge_index
-        place = torch.full((len(h),), -1)
-        place[first] = torch.arange(len(first))
-        into = place[target]
-        arcs = (into >= 0).nonzero().squeeze(-1)
-        arc_kind = None if edge_kind is None else edge_kind[arcs]
-        messages = _messages(h, edges, arc_kind, source[arcs], into[arcs], len(first))
-        return F.embedding(environment, self.nn((1 + self.eps) * h.index_select(0, first) + messages))
 
-
-def _messages(
-    h: Tensor, edges: Tensor, edge_kind: Tensor | None, source: Tensor, target: Tensor, num_targets: int
+def _collect(
+    h: Tensor, edges: Tensor, edge_kind: Tensor | None, eps: Tensor, edge_index: Tensor, alike: Environments | None
 ) -> Tensor:
-    """The sum of `relu(h[source] + edge)` over the arcs into each target."""
+    """`(1 + eps) h[n] + Σ relu(h[source] + edge)` over the arcs into each node n, or the first of each environment."""
+    source, target = edge_index
+    own = h
+    if alike is not None:
+        own = h.index_select(0, alike.first)
+        place = torch.full((len(h),), -1)
+        place[alike.first] = torch.arange(len(own))
+        arcs = (place[target] >= 0).nonzero().squeeze(-1)
+        source, target = source[arcs], place[target[arcs]]
+        edge_kind = None if edge_kind is None else edge_kind[arcs]
     if len(edges) == 1 and len(h) < len(source):  # the same for all edges: add it once per node, not once per edge
         messages = (h + edges).relu().index_select(0, source)
     else:
         rows = edges if edge_kind is None else edges.index_select(0, edge_kind)
         messages = (h.index_select(0, source) + rows).relu()
-    collected: Tensor = scatter(messages, target, 0, num_targets)
+    collected: Tensor = (1 + eps) * own + scatter(messages, target, 0, len(own))
     return collected
 
 
