@@ -1,9 +1,11 @@
 """The kernels themselves: plain loops over contiguous rows, compiled by numba when first called.
 
 Nodes are sorted by graph (`ptr` says where each graph begins) and arcs by their ends, so that loops write one row after
-the other, without scatter. The innermost loops run over channels and become vector instructions. The rows are shared
-out among `threads` threads of torch's own (see `mlap.kernels.pool`): the function whose name begins with an underscore
-is what each of them does with its part; sums over all rows are kept per part and added up at the end.
+the other, without scatter. The innermost loops run over channels and become vector instructions: they count from 0
+(numba looks at every other index, whether it is negative) and mostly load what they need whether or not they use it.
+
+The rows are shared out among `threads` threads of torch's own (see `mlap.kernels.pool`): the function whose name begins
+with an underscore is what each of them does with its part. Sums over all rows are kept per part and added up at the end.
 
 Constants are float32, which leaves the type of float32 *and* float64 arrays as it is.
 """
@@ -169,7 +171,8 @@ def _collect_backward(
                 continue
             e = 0 if single else kind[arc[k]] if by_kind else arc[k]
             for c in range(channels):
-                g = grad[t, c] if h[n, c] + edges[e, c] > ZERO else ZERO
+                g = grad[t, c]
+                g = g if h[n, c] + edges[e, c] > ZERO else ZERO
                 grad_h[n, c] += g
                 grad_edges[e, c] += g
     grad_factor[part] = total
@@ -243,8 +246,10 @@ def activate_backward(grad: Array, passed: Array, scale: float, threads: int) ->
 
 @compiled
 def _activate_backward(part: int, first: int, last: int, grad: Array, passed: Array, factor: float, out: Array) -> None:
-    for c in range(first, last):
-        out[c] = grad[c] * factor if passed[c] else ZERO
+    grad, passed, out = grad[first:last], passed[first:last], out[first:last]
+    for c in range(len(grad)):
+        g = grad[c] * factor
+        out[c] = g if passed[c] else ZERO
 
 
 @compiled
@@ -389,7 +394,8 @@ def _normalise_backward(
         sum_gy[:] = ZERO
         for n in range(first, last):
             for c in range(channels):
-                g = grad[n, c] * factor if passed[n, c] else ZERO
+                g = grad[n, c] * factor
+                g = g if passed[n, c] else ZERO
                 y = (x[n, c] - mean_scale[c] * mean[i, c]) * inverse[i, c]
                 out[n, c] = g
                 sum_g[c] += g
