@@ -5,7 +5,7 @@ the other, without scatter. The innermost loops run over channels and become vec
 (numba looks at every other index, whether it is negative) and mostly load what they need whether or not they use it.
 
 The rows are shared out among `threads` threads of torch's own (see `mlap.kernels.pool`): the function whose name begins
-with an underscore is what each of them does with its part. Sums over all rows are kept per part and added up at the end.
+with an underscore is what each of them does with its part. Sums over all rows are kept per part and added up then.
 
 Constants are float32, which leaves the type of float32 *and* float64 arrays as it is.
 """
