@@ -89,6 +89,10 @@ def test_csv_has_the_table_on_stdout_and_the_warnings_on_stderr(mlap: Command, s
     ]
     assert float(rows[3]["valid_mean"]) == pytest.approx(0.21)
     assert answer.err.startswith("warning: of 13 runs, 1 failed")
+    runs = list(csv.DictReader(io.StringIO(mlap("compare", study, "--table", "runs", "--format", "csv").out)))
+    assert len(runs) == 13
+    assert {run["status"] for run in runs} == {"done", "failed"}
+    assert "packages" in runs[0]
     refused = mlap("compare", study, "--format", "csv")
     assert refused.code == 2
     assert refused.error.startswith("a CSV file holds one table; choose it with --table")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,15 @@ from run_records import cell, run
 
 from mlap.report.published import SEEDS, published_test, published_validation
 from mlap.report.render import Table, to_csv, to_json, to_latex, to_markdown, to_text
-from mlap.report.tables import TABLES, full_table, paper_warnings, results_table, significance_table, summary_table
+from mlap.report.tables import (
+    TABLES,
+    full_table,
+    paper_warnings,
+    results_table,
+    runs_table,
+    significance_table,
+    summary_table,
+)
 from mlap.report.tables import verdict as judge
 from mlap.study import RunRecord
 from mlap.study.compare import compare
@@ -82,6 +91,30 @@ def test_the_papers_stars() -> None:
     for dataset, expected in stars.items():
         table = rows(summary_table(compare(of_paper(dataset))))
         assert [(row["norm"], row["architecture"], row["layers"]) for row in table if row["best"]] == expected
+
+
+def test_a_study_without_the_network_that_the_paper_selected_is_not_judged() -> None:
+    """The paper's MLAP is mlap-sum of nine layers with GraphNorm, its naive network also has nine layers."""
+    runs = [run for run in of_paper("synthetic") if run.architecture != "mlap-sum" or run.layers < 9]
+    comparison = compare(runs)
+    verdicts = {row["family"]: row["verdict"] for row in rows(results_table(comparison)) if row["source"] == "ours"}
+    assert verdicts == {"naive": "agrees", "jk": "agrees", "mlap": "incomplete"}
+    summary = {(row["norm"], row["architecture"]): row["verdict"] for row in rows(summary_table(comparison))}
+    assert {key for key, value in summary.items() if value == "incomplete"} == {
+        ("none", "mlap-sum"),
+        ("graph", "mlap-sum"),
+    }
+    assert {row["verdict"] for row in rows(full_table(comparison))} == {"agrees"}
+
+
+def test_every_run() -> None:
+    runs = [*MINE[:2], replace(MINE[2], versions={"mlap": "0.1.0", "torch": "2.13.0"})]
+    table = runs_table(runs, versions=True)
+    made = rows(table)
+    assert [(row["architecture"], row["seed"], row["valid_score"]) for row in made] == [
+        ("naive", seed, score) for seed, score in enumerate(SCORES)
+    ]
+    assert to_csv(table).splitlines()[-1].count('"mlap 0.1.0, torch 2.13.0"') == 1
 
 
 def test_significance_beside_the_papers() -> None:

@@ -23,6 +23,7 @@ class TableName(str, Enum):
     significance = "significance"
     summary = "summary"
     full = "full"
+    runs = "runs"
 
 
 class Format(str, Enum):
@@ -44,7 +45,7 @@ def compare(
         TableName,
         typer.Option(
             help="results: the selected model of each family; significance: they compared; summary: the best depth "
-            "of each architecture; full: every cell."
+            "of each architecture; full: every cell; all: these four; runs: every run."
         ),
     ] = TableName.all,
     reference: Annotated[
@@ -67,21 +68,28 @@ def compare(
     Examples:
       mlap compare study.db
       mlap compare study.db --table results --format latex --out results.tex
+      mlap compare study.db --table runs --format csv --out runs.csv
       mlap compare study.db --reference jk --family mlap-max=ours
     """
     if form is Format.csv and table is TableName.all and not as_json:
-        raise UsageError("a CSV file holds one table; choose it with --table results, significance, summary or full")
+        raise UsageError(
+            "a CSV file holds one table; choose it with --table results, significance, summary, full or runs"
+        )
     membership = _membership(families or [])
 
     from mlap.report import render
-    from mlap.report.tables import TABLES, paper_warnings
+    from mlap.report.tables import TABLES, paper_warnings, runs_table
     from mlap.study import Study
     from mlap.study.compare import compare as compare_runs
+    from mlap.study.compare import runs_on
 
     with Study.open(study) as opened:
-        comparison = compare_runs(opened.runs(), data=data, reference=reference, families=membership)
-    names = list(TABLES) if table is TableName.all else [table.value]
-    tables = [TABLES[name](comparison) for name in names]
+        runs = runs_on(opened.runs(), data)
+    comparison = compare_runs(runs, reference=reference, families=membership)
+    if table is TableName.runs:
+        tables = [runs_table(runs, versions=as_json or form is Format.csv)]
+    else:
+        tables = [TABLES[name](comparison) for name in (TABLES if table is TableName.all else [table.value])]
     warnings = [*comparison.warnings, *paper_warnings(comparison)]
 
     if as_json:

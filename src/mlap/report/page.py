@@ -26,11 +26,10 @@ from mlap.report.curves import depth_plot, scores_plot
 from mlap.report.facts import differences_from_paper, facts, ranges
 from mlap.report.inside import Inside, alike, kept_models, look_inside, network_title
 from mlap.report.published import SEEDS, published_test
-from mlap.report.render import EFFECT, NORM, SCORE, Column, Kind, P, Table, to_csv
-from mlap.report.tables import full_table, results_table, significance_table, summary_table
+from mlap.report.render import EFFECT, NORM, SCORE, P, Table, to_csv
+from mlap.report.tables import full_table, results_table, runs_table, significance_table, summary_table
 from mlap.study import Study
 from mlap.study.compare import ENOUGH_SEEDS, Comparison, best, compare, runs_on
-from mlap.study.store import RunRecord
 from mlap.training import Run, load_run
 from mlap.training.run import write_text
 
@@ -43,10 +42,6 @@ _OURS = '<meta name="generator" content="mlap '
 _PIXELS = 130
 #: a longer table is folded
 _FOLDED = 60
-
-_FOUR_DIGITS, _ONE_DIGIT, _THOUSANDS = (
-    Kind(form.format, {"": lambda value: value}) for form in ("{:.4f}", "{:.1f}", "{:,}")
-)
 
 #: figure of an inspection → its caption
 _CAPTIONS = {
@@ -261,30 +256,6 @@ def _depth_caption(comparison: Comparison) -> str:
 
 
 # ---- tables and figures ----------------------------------------------------------------------------------------------
-
-
-def runs_table(runs: Sequence[RunRecord]) -> Table:
-    """Every run of a study, finished or not."""
-    recipes = [run.recipe.as_dict() for run in runs]
-    cell = ("architecture", "layers", "norm")
-    swept = [
-        name for name in recipes[0] if name not in (*cell, "seed") and len({recipe[name] for recipe in recipes}) > 1
-    ]
-    columns = [
-        *(Column("architecture", "Architecture"), Column("layers", "L"), Column("norm", "GN", NORM)),
-        *(Column(name, name) for name in swept),
-        *(Column("seed", "Seed"), Column("status", "Status"), Column("best_epoch", "Best epoch")),
-        *(Column("valid_score", "Validation", _FOUR_DIGITS), Column("test_score", "Test", _FOUR_DIGITS)),
-        *(Column("num_parameters", "Parameters", _THOUSANDS), Column("seconds", "Seconds", _ONE_DIGIT)),
-        *(Column("device", "Device"), Column("hash", "Run")),
-    ]
-    if any(run.error for run in runs):
-        columns.append(Column("error", "Error"))
-    rows = tuple(
-        tuple(recipe[column.key] if column.key in recipe else getattr(run, column.key) for column in columns)
-        for run, recipe in zip(runs, recipes, strict=True)
-    )
-    return Table("runs", f"All {len(runs):,} runs", tuple(columns), rows)
 
 
 class _Sink:

@@ -20,14 +20,20 @@ from mlap.report.published import (
     published_test,
     published_validation,
 )
-from mlap.report.render import EFFECT, NORM, SCORE, SIZES, Column, P, Table
+from mlap.report.render import EFFECT, NORM, SCORE, SIZES, Column, Kind, P, Table
 from mlap.study.compare import Cell, Comparison, best
 from mlap.study.statistics import Summary
+from mlap.study.store import RunRecord
 from mlap.training import PAPER, Recipe
 
 _VERDICT = (
     "Verdict: agrees if the means differ by less than 2 standard errors of their difference, "
     "which are themselves uncertain with few seeds."
+)
+_INCOMPLETE = "Incomplete: the study lacks the network that the paper selected, so there is nothing to judge."
+
+_FOUR_DIGITS, _ONE_DIGIT, _THOUSANDS = (
+    Kind(form.format, {"": lambda value: value}) for form in ("{:.4f}", "{:.1f}", "{:,}")
 )
 
 
@@ -43,10 +49,18 @@ def verdict(ours: Summary | None, paper: Summary | None, higher_is_better: bool)
     return "better" if difference > 0 else "worse"
 
 
-def _judge(comparison: Comparison, ours: Summary | None, paper: Summary | None) -> str | None:
-    """The verdict on a score of a study."""
+def _judge(
+    comparison: Comparison, ours: Summary | None, paper: Summary | None, selected: tuple[str, str, int] | None = None
+) -> str | None:
+    """The verdict on a score of a study.
+
+    Where the paper's score is of a network that it `selected` (normalisation, architecture, depth), the study must have
+    had the choice: else there is nothing to conclude from its own selection.
+    """
     if ours is not None and paper is not None and paper_warnings(comparison):
         return "other recipe"
+    if selected and selected not in {(cell.norm, cell.architecture, cell.layers) for cell in comparison.cells}:
+        return "incomplete"
     return verdict(ours, paper, comparison.higher_is_better)
 
 
@@ -57,7 +71,8 @@ def results_table(comparison: Comparison) -> Table:
     rows = []
     for family, cell in comparison.selected.items():
         paper = tests.get(family)
-        judged = _judge(comparison, cell.test, paper.test if paper else None)
+        choice = (paper.norm, paper.architecture, paper.layers) if paper else None
+        judged = _judge(comparison, cell.test, paper.test if paper else None, choice)
         rows.append(
             (
                 *(family, "ours", _aggregator(cell.architecture, family), cell.layers, cell.norm, *cell.others),
@@ -79,7 +94,8 @@ def results_table(comparison: Comparison) -> Table:
         *(Column("seeds", "Seeds"), Column("valid", "Validation", SCORE), Column("test", "Test", SCORE)),
         Column("verdict", "Verdict"),
     )
-    table = Table("results", f"Selected models on {_scores(comparison)}", columns, tuple(rows), (_VERDICT,))
+    notes = (_VERDICT, _INCOMPLETE)
+    table = Table("results", f"Selected models on {_scores(comparison)}", columns, tuple(rows), notes)
     return table if tests else _without(table, "source", "verdict")
 
 
@@ -117,7 +133,8 @@ def summary_table(comparison: Comparison) -> Table:
     for (norm, architecture), cell in bests.items():
         paper = best(published[norm, architecture], better) if (norm, architecture) in published else None
         theirs = (paper.layers, paper.valid) if paper else (None, None)
-        judged = _judge(comparison, cell.valid, paper.valid if paper else None)
+        choice = (norm, architecture, paper.layers) if paper else None
+        judged = _judge(comparison, cell.valid, paper.valid if paper else None, choice)
         mark = "*" if cell is top[norm] else ""
         rows.append((architecture, cell.layers, norm, *cell.others, cell.valid.n, cell.valid, *theirs, judged, mark))
     columns = (
@@ -125,7 +142,7 @@ def summary_table(comparison: Comparison) -> Table:
         *(Column("paper_layers", "Paper L"), Column("paper_valid", "Paper validation", SCORE)),
         *(Column("verdict", "Verdict"), Column("best", "Best")),
     )
-    notes = (_VERDICT, "Best: * is the best with its normalisation.")
+    notes = (_VERDICT, _INCOMPLETE, "Best: * is the best with its normalisation.")
     table = Table("summary", f"Best depth of each architecture on {_scores(comparison)}", columns, tuple(rows), notes)
     return _beside_paper(table, bool(published))
 
@@ -155,6 +172,30 @@ def full_table(comparison: Comparison) -> Table:
     notes = (_VERDICT, "Best: * is the best of its architecture and normalisation, ** of its normalisation.")
     table = Table("full", f"Validation scores on {_scores(comparison)}", columns, tuple(rows), notes)
     return _beside_paper(table, bool(published))
+
+
+def runs_table(runs: Sequence[RunRecord], versions: bool = False) -> Table:
+    """Every run of a study, finished or not; with `versions` also of the packages that each was made with."""
+    recipes = [run.recipe.as_dict() for run in runs]
+    known = {*(column.key for column in _WHERE), "seed"}
+    swept = [name for name in recipes[0] if name not in known and len({recipe[name] for recipe in recipes}) > 1]
+    columns = [
+        *(*_WHERE, *(Column(name, name) for name in swept)),
+        *(Column("seed", "Seed"), Column("status", "Status"), Column("best_epoch", "Best epoch")),
+        *(Column("valid_score", "Validation", _FOUR_DIGITS), Column("test_score", "Test", _FOUR_DIGITS)),
+        *(Column("num_parameters", "Parameters", _THOUSANDS), Column("seconds", "Seconds", _ONE_DIGIT)),
+        *(Column("device", "Device"), Column("hash", "Run")),
+    ]
+    if versions:
+        columns.append(Column("packages", "Packages"))
+    if any(run.error for run in runs):
+        columns.append(Column("error", "Error"))
+    rows = []
+    for run, recipe in zip(runs, recipes, strict=True):
+        packages = ", ".join(f"{name} {version}" for name, version in (run.versions or {}).items())
+        values = {**vars(run), **recipe, "packages": packages or None}
+        rows.append(tuple(values[column.key] for column in columns))
+    return Table("runs", f"All {len(runs):,} runs", tuple(columns), tuple(rows))
 
 
 #: name → the function that makes the table
@@ -231,5 +272,5 @@ def _without(table: Table, *keys: str) -> Table:
         table.caption,
         tuple(table.columns[index] for index in kept),
         tuple(tuple(row[index] for index in kept) for row in table.rows),
-        tuple(note for note in table.notes if note != _VERDICT),
+        tuple(note for note in table.notes if note not in (_VERDICT, _INCOMPLETE)),
     )
