@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from mlap import kernels
 from mlap.graphs import synthetic
 from mlap.nn import ARCHITECTURES, NORMS, AttentionPooling, Dropout, graph_network
+from mlap.nn.join import Max
 from mlap.training import Recipe, train
 
 pytest.importorskip("numba", reason="the kernels need numba")
@@ -222,6 +223,25 @@ def test_a_network_that_diverges_is_seen_to_diverge() -> None:
         with torch.no_grad():
             network.backbone.convs[0].nn[0].weight[0, 0] = float("nan")  # type: ignore[index, union-attr]
         assert network(synthetic(graphs_per_class=1).batch(range(9))).isnan().any()
+
+
+@pytest.mark.parametrize("levels", [1, 2, 5])
+def test_the_largest_of_several(levels: int) -> None:
+    """With equal values, whose gradient goes to the first, infinity and NaN, which stays."""
+    torch.manual_seed(0)
+    join = Max()
+    rows = [torch.randint(-3, 4, (40, 7)).double().requires_grad_() for _ in range(levels)]
+    weight = torch.randn(40, 7, dtype=torch.double)
+    outcomes = []
+    for kernel in ("1", "0"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("MLAP_KERNELS", kernel)
+            result = join(rows)
+            outcomes.append((result, *torch.autograd.grad((weight * result).sum(), rows)))
+    for got, expected in zip(*outcomes, strict=True):
+        assert torch.equal(got, expected)
+    strange = [torch.tensor([[float("nan"), 1.0, float("-inf")]]), torch.tensor([[2.0, float("nan"), float("inf")]])]
+    assert str(join([*strange, torch.full((1, 3), 3.0)]).tolist()) == "[[nan, nan, inf]]"
 
 
 def test_dropout_of_both_kinds_drops_the_same() -> None:

@@ -499,6 +499,43 @@ def _score_backward(
             grad_weight[c] += grad[n] * hidden[n, c]
 
 
+# ---- the largest of several -----------------------------------------------------------------------------------------
+
+
+@compiled
+def raise_to(largest: Array, which: Array, x: Array, number: int, threads: int) -> None:
+    """Where `x` is larger than `largest`, or not a number, put it there, in place, and its number into `which`."""
+    flat = largest.reshape(-1)
+    fork(_raise_to, len(flat), threads, (flat, which.reshape(-1), x.reshape(-1), np.uint8(number)))
+
+
+@compiled
+def _raise_to(part: int, first: int, last: int, largest: Array, which: Array, x: Array, number: int) -> None:
+    largest, which, x = largest[first:last], which[first:last], x[first:last]
+    for c in range(len(x)):
+        value, before, owner = x[c], largest[c], which[c]
+        replace = (value > before) | (value != value)
+        largest[c] = value if replace else before
+        which[c] = number if replace else owner
+
+
+@compiled
+def where_from(grad: Array, which: Array, number: int, threads: int) -> Array:
+    """`grad` where `which` is a number, and zero elsewhere: the gradient of `raise_to` for its `x`."""
+    out = np.empty_like(grad)
+    flat = grad.reshape(-1)
+    fork(_where_from, len(flat), threads, (flat, which.reshape(-1), np.uint8(number), out.reshape(-1)))
+    return out
+
+
+@compiled
+def _where_from(part: int, first: int, last: int, grad: Array, which: Array, number: int, out: Array) -> None:
+    grad, which, out = grad[first:last], which[first:last], out[first:last]
+    for c in range(len(grad)):
+        g = grad[c]
+        out[c] = g if which[c] == number else ZERO
+
+
 # ---- attention ---------------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ Each saves for its backward pass only what it cannot cheaply compute again. Impo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -227,6 +228,31 @@ def _two_layers_backward(grad: Tensor, x: Tensor, hidden: Tensor, last_weight: T
     grad_hidden = grad @ last_weight
     grad_bias = compiled.relu_backward(_array(grad_hidden), _array(hidden), threads_for(hidden.numel()))
     return grad_hidden, grad_hidden.t() @ x, _tensor(grad_bias), grad.t() @ hidden, grad.sum(0)
+
+
+def largest(tensors: Sequence[Tensor]) -> Tensor:
+    """The largest of up to 256 tensors of one shape, element by element; of equal ones the first has the gradient."""
+    result: Tensor = _apply(_Largest, *tensors)
+    return result
+
+
+class _Largest(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, first: Tensor, *others: Tensor) -> Tensor:
+        out = _array(first).copy()
+        ctx.which = np.zeros(out.shape, np.uint8)
+        for number, other in enumerate(others, 1):
+            compiled.raise_to(out, ctx.which, _array(other), number, threads_for(out.size))
+        return _tensor(out)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        threads = threads_for(grad.numel())
+        return tuple(
+            _tensor(compiled.where_from(_array(grad), ctx.which, number, threads)) if needed else None
+            for number, needed in enumerate(ctx.needs_input_grad)
+        )
 
 
 def attend(

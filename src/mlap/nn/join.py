@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import JumpingKnowledge
 
+from mlap import kernels
 from mlap.errors import unknown
 
 
@@ -32,6 +33,18 @@ class Sum(nn.Module):
         for level in levels[1:]:
             total = total + level
         return total
+
+
+class Max(nn.Module):
+    r"""The largest value of all levels in each channel, :math:`\max_l h^{(l)}`."""
+
+    def forward(self, levels: Sequence[Tensor]) -> Tensor:
+        """Join levels `L × (rows, c)` to `(rows, c)`."""
+        if len(levels) <= 256 and kernels.usable(*levels):
+            from mlap.kernels import functions
+
+            return functions.largest(levels)
+        return torch.stack(list(levels)).max(dim=0).values
 
 
 class Weighted(nn.Module):
@@ -68,7 +81,7 @@ JOINS: dict[str, Callable[[int, int], nn.Module]] = {
     "sum": lambda channels, num_levels: Sum(),
     "weighted": lambda channels, num_levels: Weighted(num_levels),
     "concat": lambda channels, num_levels: JumpingKnowledge("cat"),
-    "max": lambda channels, num_levels: JumpingKnowledge("max"),
+    "max": lambda channels, num_levels: Max(),
     "lstm": lambda channels, num_levels: JumpingKnowledge("lstm", channels, num_levels),
 }
 
