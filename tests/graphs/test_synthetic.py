@@ -15,6 +15,8 @@ from scipy import stats
 from mlap.errors import UsageError
 from mlap.graphs import GraphSet, synthetic
 
+PATH = [(0, 1), (1, 2), (2, 3), (3, 4)]
+FIXED = 60  # arcs of the components: 30 edges both ways
 P_VALUE = 1e-7  # a test of chance fails by chance once in ten million
 
 
@@ -34,23 +36,16 @@ def members(component: int) -> list[int]:
     return list(range(5)) if component == 5 else [component, *range(5 + 4 * component, 9 + 4 * component)]
 
 
-def cycle_and_degree(edges: set[frozenset[int]], component: int) -> tuple[int, int]:
-    """The length of a component's only cycle, and how many of its edges meet in its first node.
-
-    Take away nodes of degree one until none is left: the cycle remains.
-    """
-    inside = {edge for edge in edges if edge <= set(members(component))}
-    first = sum(members(component)[0] in edge for edge in inside)
-    while leaves := [n for n in members(component) if sum(n in edge for edge in inside) == 1]:
-        inside = {edge for edge in inside if leaves[0] not in edge}
-    return len(inside), first
+def component_nodes(shared: int, component: int) -> list[int]:
+    """The numbers of the nodes 0 to 4 of the i-th peripheral component, which are numbered in the order of the path."""
+    fresh = iter(range(5 + 4 * component, 9 + 4 * component))
+    return [component if local == shared else next(fresh) for local in range(5)]
 
 
 def expected_component(extra: tuple[int, int], shared: int, component: int) -> set[frozenset[int]]:
-    """The edges of the i-th peripheral component, whose own nodes are numbered in the order of the path."""
-    fresh = iter(range(5 + 4 * component, 9 + 4 * component))
-    number = [component if local == shared else next(fresh) for local in range(5)]
-    return {frozenset((number[u], number[v])) for u, v in [(0, 1), (1, 2), (2, 3), (3, 4), extra]}
+    """The edges of the i-th peripheral component."""
+    number = component_nodes(shared, component)
+    return {frozenset((number[u], number[v])) for u, v in [*PATH, extra]}
 
 
 # ---- the default -------------------------------------------------------------------------------------------------
@@ -60,7 +55,7 @@ def test_sizes(default: GraphSet) -> None:
     assert len(default) == 9000
     assert default.directed
     assert (np.diff(default.node_ptr) == 25).all()
-    assert (np.diff(default.edge_ptr) == 65).all()
+    assert (np.diff(default.edge_ptr) == FIXED + 5).all()
     assert default.node_features is None
     assert default.edge_features is None
     assert default.task is not None
@@ -79,31 +74,25 @@ def test_split(default: GraphSet) -> None:
 
 
 def test_structure_of_every_graph(default: GraphSet) -> None:
-    """Types read back from cycles: 3, 4 or 5 nodes; the shared node hangs from the square and lies on the others."""
+    """Built again from the class, by the rules of the text."""
     assert default.y is not None
-    source, target = default.edges.astype(int).reshape(2, 9000, 65)
+    source, target = default.edges.astype(int).reshape(2, 9000, -1)
     assert ((source >= 0) & (source < 25) & (target >= 0) & (target < 25)).all()
-    assert (source != target).all()
-    assert (np.diff(np.sort(25 * source + target, axis=1), axis=1) > 0).all()  # no arc twice
-    forth, back = np.sort(25 * source[:, :60] + target[:, :60], axis=1), 25 * target[:, :60] + source[:, :60]
-    assert (forth == np.sort(back, axis=1)).all()
-
-    degree = {3: 2, 4: 1, 5: 2}
-    kinds, kind_of_graph = np.unique(forth, axis=0, return_inverse=True)
-    assert len(kinds) == 9
-    classes = []
-    for codes in kinds:
-        edges = {frozenset(divmod(int(code), 25)) for code in codes}
-        assert sum(edge <= set(members(component)) for edge in edges for component in range(6)) == len(edges) == 30
-        shapes = [cycle_and_degree(edges, component) for component in range(6)]
-        assert shapes[:5] == [(shapes[0][0], degree[shapes[0][0]])] * 5
-        classes.append(3 * (shapes[5][0] - 3) + (shapes[0][0] - 3))
-    assert (np.array(classes)[kind_of_graph.ravel()] == default.y).all()
+    codes = np.sort(25 * source[:, :FIXED] + target[:, :FIXED], axis=1)
+    for label in range(9):
+        centre, peripheral = (((0, 2), (1, 4), (0, 4))[kind] for kind in divmod(label, 3))
+        arcs = []
+        for component in range(6):
+            number = list(range(5)) if component == 5 else component_nodes(0, component)
+            edges = [*PATH, centre if component == 5 else peripheral]
+            arcs += [(number[u], number[v]) for u, v in edges] + [(number[v], number[u]) for u, v in edges]
+        assert len(set(arcs)) == FIXED
+        assert (codes[default.y == label] == sorted(25 * u + v for u, v in arcs)).all()
 
 
 def test_graphs_of_a_class_are_unique(default: GraphSet) -> None:
-    codes = np.sort(default.edges[0].astype(int).reshape(9000, 65) * 25 + default.edges[1].reshape(9000, 65), axis=1)
-    assert len(np.unique(codes, axis=0)) == 9000
+    source, target = default.edges.astype(int).reshape(2, 9000, -1)
+    assert len(np.unique(np.sort(25 * source + target, axis=1), axis=0)) == 9000
 
 
 def test_random_arcs_are_uniform(default: GraphSet) -> None:
@@ -111,6 +100,7 @@ def test_random_arcs_are_uniform(default: GraphSet) -> None:
     assert default.y is not None
     ends = default.edges.astype(int).reshape(2, 9000, 65)
     codes = 25 * ends[0] + ends[1]
+    assert (np.diff(np.sort(codes, axis=1), axis=1) > 0).all()  # no arc twice
     for label in range(9):
         own = codes[default.y == label]
         free = set(range(625)) - {26 * n for n in range(25)} - set(own[0, :60])
@@ -119,7 +109,7 @@ def test_random_arcs_are_uniform(default: GraphSet) -> None:
         counts = np.bincount(drawn, minlength=625)[sorted(free)]
         assert counts.sum() == 5000
         assert stats.chisquare(counts).pvalue > P_VALUE
-        for end in (np.floor_divide, np.remainder):  # the source, the target: few cells, so a sharper look
+        for end in (np.floor_divide, np.remainder):
             expected = np.bincount(end(sorted(free), 25), minlength=25) * 5000 / 540
             assert stats.chisquare(np.bincount(end(drawn, 25), minlength=25), expected).pvalue > P_VALUE
 
@@ -136,6 +126,23 @@ def test_random_arcs_of_a_graph_are_independent(default: GraphSet) -> None:
     pairs = [(sources[:, a] == sources[:, b]) for a, b in combinations(range(5), 2)]
     found, trials = int(np.sum(pairs)), 9000 * 10
     assert stats.binomtest(found, trials, chance).pvalue > P_VALUE
+
+
+def test_random_arcs_that_may_repeat_others_are_uniform_and_independent() -> None:
+    """Over all 25 · 25 pairs in every class; and each of a graph's five independent of the others."""
+    graphs = synthetic(repeats=True)
+    assert graphs.y is not None
+    ends = graphs.edges.astype(int).reshape(2, 9000, -1)[:, :, FIXED:]
+    codes = 25 * ends[0] + ends[1]
+    for label in range(9):
+        drawn = codes[graphs.y == label].ravel()
+        assert stats.chisquare(np.bincount(drawn, minlength=625)).pvalue > P_VALUE
+        for end in (np.floor_divide, np.remainder):  # the source, the target: few cells, so a sharper look
+            assert stats.chisquare(np.bincount(end(drawn, 25), minlength=25)).pvalue > P_VALUE
+    for one, other in combinations(range(5), 2):
+        for end in ends:
+            table = np.bincount(25 * end[:, one] + end[:, other], minlength=625)
+            assert stats.chisquare(table).pvalue > P_VALUE
 
 
 # ---- the same bytes ----------------------------------------------------------------------------------------------
@@ -166,36 +173,46 @@ def test_seeds() -> None:
 
 
 @pytest.mark.parametrize("shared_node", [0, 1, 2, 3, 4, "index", np.int64(3)])
-@pytest.mark.parametrize("one_way", [True, False])
-@pytest.mark.parametrize("extra_edges", [((0, 2), (1, 4), (0, 4)), ((2, 4), (0, 3)), ((1, 3),)])
-def test_readings(extra_edges: Any, one_way: bool, shared_node: Any) -> None:
-    graphs = synthetic(3, extra_edges=extra_edges, shared_node=shared_node, one_way=one_way, random_edges=4)
+@pytest.mark.parametrize(
+    ("one_way", "repeats"), [("appended", True), ("appended", False), ("random", False), ("none", False)]
+)
+@pytest.mark.parametrize("extra_edges", [((0, 2), (1, 4), (0, 4)), ((4, 2), (0, 3)), ((1, 3),)])
+def test_readings(extra_edges: Any, one_way: str, repeats: bool, shared_node: Any) -> None:
+    graphs = synthetic(
+        3, extra_edges=extra_edges, shared_node=shared_node, one_way=one_way, repeats=repeats, random_edges=4
+    )
     types = len(extra_edges)
-    assert graphs.directed is one_way
+    assert graphs.directed is (one_way != "none")
     assert graphs.y is not None
     assert np.bincount(graphs.y).tolist() == [3] * types**2
     for index in range(len(graphs)):
         arcs = arcs_of(graphs, index)
-        fixed, random = (arcs[:60], arcs[60:]) if one_way else (arcs[:30], arcs[30:])
+        fixed, random = arcs[:-4], arcs[-4:]
+        assert len(fixed) == {"appended": 54, "random": 60, "none": 30}[one_way]
         centre, peripheral = divmod(int(graphs.y[index]), types)
-        expected = {frozenset(edge) for edge in [(0, 1), (1, 2), (2, 3), (3, 4), extra_edges[centre]]}
-        for component in range(5):
+        expected = []
+        for component in range(6):
             shared = component if shared_node == "index" else shared_node
-            expected |= expected_component(extra_edges[peripheral], shared, component)
-        assert {frozenset(edge) for edge in fixed} == expected
-        assert len(random) == 4
-        if one_way:
-            assert set(fixed) == {
-                (u, v) for u in range(25) for v in range(25) if frozenset((u, v)) in expected and u != v
-            }
-            assert len(set(arcs)) == 64
-        else:
+            number = list(range(5)) if component == 5 else component_nodes(shared, component)
+            u, v = extra_edges[centre if component == 5 else peripheral]
+            edges = [(number[u], number[v]) for u, v in PATH]
+            if one_way == "appended":
+                expected += edges + [(v, u) for u, v in edges] + [(number[u], number[v])]
+            elif one_way == "random":
+                edges.append((number[u], number[v]))
+                expected += edges + [(v, u) for u, v in edges]
+            else:
+                expected += [*edges, (number[u], number[v])]
+        assert sorted(fixed) == sorted(expected)
+        if not repeats:
+            assert len(set(arcs)) == len(arcs)
+            assert all(u != v for u, v in random)
+        if one_way == "none":
             assert len({frozenset(edge) for edge in arcs}) == 34
-        assert all(u != v for u, v in random)
 
 
 def test_a_shared_node_at_random_is_uniform_and_each_component_has_its_own() -> None:
-    graphs = synthetic(1000, extra_edges=[(1, 4)], shared_node="random", random_edges=1)
+    graphs = synthetic(1000, extra_edges=[(1, 4)], shared_node="random", one_way="random", random_edges=1)
     found = np.empty((1000, 5), dtype=int)
     for index in range(1000):
         edges = {frozenset(arc) for arc in arcs_of(graphs, index)[:60]}
@@ -210,7 +227,7 @@ def test_a_shared_node_at_random_is_uniform_and_each_component_has_its_own() -> 
 
 
 def test_random_edges_both_ways_are_uniform() -> None:
-    graphs = synthetic(2000, extra_edges=[(0, 2)], one_way=False, random_edges=3)
+    graphs = synthetic(2000, extra_edges=[(0, 2)], one_way="none", repeats=False, random_edges=3)
     codes = [25 * min(e) + max(e) for index in range(2000) for e in arcs_of(graphs, index)[30:]]
     fixed = {25 * min(edge) + max(edge) for edge in arcs_of(graphs, 0)[:30]}
     free = sorted({25 * u + v for u, v in combinations(range(25), 2)} - fixed)
@@ -220,25 +237,29 @@ def test_random_edges_both_ways_are_uniform() -> None:
 
 
 @pytest.mark.parametrize("random_edges", [0, 1, 100])
-@pytest.mark.parametrize("one_way", [True, False])
-def test_numbers_of_random_edges(random_edges: int, one_way: bool) -> None:
-    graphs = synthetic(1, random_edges=random_edges, one_way=one_way)
-    assert (np.diff(graphs.edge_ptr) == (60 if one_way else 30) + random_edges).all()
+@pytest.mark.parametrize(
+    ("one_way", "repeats", "fixed"), [("appended", True, 54), ("random", False, 60), ("none", False, 30)]
+)
+def test_numbers_of_random_edges(random_edges: int, one_way: str, repeats: bool, fixed: int) -> None:
+    graphs = synthetic(1, random_edges=random_edges, one_way=one_way, repeats=repeats)
+    assert (np.diff(graphs.edge_ptr) == fixed + random_edges).all()
 
 
-@pytest.mark.parametrize("one_way", [True, False])
-def test_unique_also_where_chance_is_scarce(one_way: bool) -> None:
-    """Of one class there are just 540 graphs with one random arc, 270 with one random edge: all of them are found."""
-    free = 540 if one_way else 270
-    graphs = synthetic(free, extra_edges=[(0, 2)], random_edges=1, one_way=one_way)
-    assert len({frozenset(arcs_of(graphs, index)) for index in range(free)}) == free
+@pytest.mark.parametrize(
+    ("one_way", "repeats", "free"), [("appended", True, 625), ("random", False, 540), ("none", False, 270)]
+)
+def test_unique_also_where_chance_is_scarce(one_way: str, repeats: bool, free: int) -> None:
+    """Of one class there are just so many graphs with one random edge: all of them are found."""
+    options: dict[str, Any] = {"extra_edges": [(0, 2)], "random_edges": 1, "one_way": one_way, "repeats": repeats}
+    graphs = synthetic(free, **options)
+    assert len({tuple(sorted(arcs_of(graphs, index))) for index in range(free)}) == free
     with pytest.raises(UsageError, match=f"^there are not {free + 1} different graphs per class with 1 random edges$"):
-        synthetic(free + 1, extra_edges=[(0, 2)], random_edges=1, one_way=one_way)
+        synthetic(free + 1, **options)
 
 
 def test_a_triangle_shared_at_either_of_its_free_corners_is_the_same_graph() -> None:
     """Nodes 0 and 1 of the first type play the same part: 4 different components, 4⁵ different graphs."""
-    graphs = synthetic(900, extra_edges=[(0, 2)], shared_node="random", random_edges=0, one_way=False)
+    graphs = synthetic(900, extra_edges=[(0, 2)], shared_node="random", random_edges=0, one_way="none", repeats=False)
     found = {frozenset(frozenset(edge) for edge in arcs_of(graphs, index)) for index in range(900)}
     assert len(found) == 900
 
@@ -251,6 +272,11 @@ def test_a_triangle_shared_at_either_of_its_free_corners_is_the_same_graph() -> 
         ({"shared_node": "first"}, r"shared_node must be 0 to 4, 'index' or 'random', got 'first'"),
         ({"random_edges": -1}, r"random_edges must be 0 to 100, got -1"),
         ({"random_edges": 101}, r"random_edges must be 0 to 100, got 101"),
+        ({"one_way": True}, r"one_way must be 'appended', 'random' or 'none', got True"),
+        (
+            {"one_way": "none", "repeats": True},
+            r"random edges that pass messages both ways cannot repeat others: choose repeats=False",
+        ),
         ({"extra_edges": []}, r"extra_edges must name at least one type of component, got none"),
         ({"extra_edges": [(0, 2), (2, 1)]}, r"an extra edge joins two of the nodes 0 to 4 .*, got \(2, 1\)"),
         ({"extra_edges": [(3, 3)]}, r"an extra edge joins two of the nodes 0 to 4 .*, got \(3, 3\)"),

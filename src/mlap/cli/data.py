@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,6 +77,14 @@ def info(
         typer.echo(f"{key.replace('_', ' '):<16}{f'{text:,}' if isinstance(text, int) else text}")
 
 
+class OneWay(str, Enum):
+    """Which edges of a synthetic graph are single arcs."""
+
+    appended = "appended"
+    random = "random"
+    none = "none"
+
+
 @app.command("make")
 def make(
     dataset: Annotated[str, typer.Argument(help="synthetic, the one data set that is made.", metavar="DATASET")],
@@ -86,7 +95,10 @@ def make(
         str, typer.Option(help="The node a peripheral component shares: 0 to 4, index or random.")
     ] = "0",
     random_edges: Annotated[int, typer.Option(help="Random edges per graph.")] = 5,
-    one_way: Annotated[bool, typer.Option("--one-way/--both-ways", help="How random edges pass messages.")] = True,
+    one_way: Annotated[
+        OneWay, typer.Option(help="Edges that are single arcs: appended (extra and random ones), random or none.")
+    ] = OneWay.random,
+    repeats: Annotated[bool, typer.Option(help="Whether a random edge may repeat another or be a loop.")] = False,
     seed: Annotated[int, typer.Option(help="Of the random edges and the split.")] = 0,
     as_json: Json = False,
 ) -> None:
@@ -94,7 +106,7 @@ def make(
 
     \b
     Examples:
-      mlap data make synthetic --both-ways --out both-ways.graphs
+      mlap data make synthetic --one-way none --out both-ways.graphs
     """
     from mlap.graphs import packed, synthetic
 
@@ -105,7 +117,8 @@ def make(
         extra_edges=_edges(extra_edges),
         shared_node=int(shared_node) if shared_node.isdigit() else shared_node,
         random_edges=random_edges,
-        one_way=one_way,
+        one_way=one_way.value,
+        repeats=repeats,
         seed=seed,
     )
     packed.save(graphs, out)

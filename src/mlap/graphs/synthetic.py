@@ -5,9 +5,9 @@ nodes with a different node of the centre. A component is a path 0-1-2-3-4 plus 
 type. All peripheral components have the same type, and class = 3 · centre type + peripheral type. Five random edges
 make the graphs of a class differ. Neither nodes nor edges have features.
 
-The figure that shows the three types is not part of the paper's text, and the text leaves open which node is shared
-and whether a random edge passes messages one way or both. Each of these is a parameter here; the defaults are the
-reading that comes nearest to the published error rates at depths 1 to 3.
+The figure that shows the three types is not part of the paper's text, and the text leaves open which node is shared,
+whether appended edges pass messages one way or both, and whether a random edge may repeat another. Each of these is a
+parameter here; the defaults are the reading that comes nearest to the published error rates (docs/results.md).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def synthetic(
     extra_edges: Sequence[tuple[int, int]] = EXTRA_EDGES,
     shared_node: int | str = 0,
     random_edges: int = 5,
-    one_way: bool = True,
+    one_way: str = "random",
+    repeats: bool = False,
     seed: int = 0,
 ) -> GraphSet:
     """Generate the synthetic data set; the same arguments give the same bytes on every machine.
@@ -45,23 +46,27 @@ def synthetic(
             and a pentagon. With k types there are k² classes.
         shared_node: which node of a peripheral component (0 to 4) lies on the centre; `"index"` for the i-th node
             of the i-th component, `"random"` for a new choice in every graph and component.
-        random_edges: random edges per graph, each uniform among the pairs of distinct nodes not yet joined.
-        one_way: whether a random edge is a single arc (the set is then directed) or passes messages both ways.
+        random_edges: random edges per graph.
+        one_way: which edges are single arcs: `"appended"`, the random ones and the extra ones, from their first node to
+            their second; `"random"`, those alone; `"none"`. The others pass messages both ways, as paths always do.
+        repeats: whether a random edge is uniform among all pairs of nodes, so that it may repeat another edge or lead
+            from a node to itself, or among the pairs of distinct nodes not yet joined; the former for single arcs only.
         seed: of the random edges, of the order of the graphs and of the 8:1:1 split.
 
     The set is called `synthetic`, and `synthetic-variant` where anything but the seed differs from the defaults, so
     that another reading is never taken for the paper's set.
     """
-    _check(graphs_per_class, extra_edges, shared_node, random_edges)
+    _check(graphs_per_class, extra_edges, shared_node, random_edges, one_way, repeats)
     rng = np.random.RandomState(seed)  # a frozen stream: see mlap.graphs.splits
     extra_edges = tuple(extra_edges)
-    papers = (graphs_per_class, extra_edges, shared_node, random_edges, one_way) == (1000, EXTRA_EDGES, 0, 5, True)
+    reading = (graphs_per_class, extra_edges, shared_node, random_edges, one_way, repeats)
+    papers = reading == (1000, EXTRA_EDGES, 0, 5, "random", False)
     num_types = len(extra_edges)
     blocks, labels = [], []
     for label in range(num_types**2):
         centre, peripheral = divmod(label, num_types)
         components = _components(extra_edges[centre], extra_edges[peripheral])
-        blocks.append(_unique_graphs(rng, graphs_per_class, components, shared_node, random_edges, one_way))
+        blocks.append(_unique_graphs(rng, graphs_per_class, components, shared_node, random_edges, one_way, repeats))
         labels.append(np.full(graphs_per_class, label))
 
     order = rng.permutation(graphs_per_class * num_types**2)
@@ -72,7 +77,7 @@ def synthetic(
         node_ptr=np.arange(num_graphs + 1, dtype=np.int64) * NUM_NODES,
         edge_ptr=np.arange(num_graphs + 1, dtype=np.int64) * num_edges,
         edges=np.ascontiguousarray(graphs.reshape(-1, 2).T.astype(np.uint8)),
-        directed=one_way,
+        directed=one_way != "none",
         y=y,
         task=Task("multiclass", num_types**2, "error_rate"),
         splits=random_split(num_graphs, seed=seed),
@@ -80,7 +85,14 @@ def synthetic(
     ).validate()
 
 
-def _check(graphs_per_class: int, extra_edges: Sequence[tuple[int, int]], shared: int | str, random: int) -> None:
+def _check(
+    graphs_per_class: int,
+    extra_edges: Sequence[tuple[int, int]],
+    shared: int | str,
+    random: int,
+    one_way: str,
+    repeats: bool,
+) -> None:
     if graphs_per_class < 1:
         raise UsageError(f"graphs_per_class must be at least 1, got {graphs_per_class}")
     taken = {frozenset(edge) for edge in PATH}
@@ -93,6 +105,10 @@ def _check(graphs_per_class: int, extra_edges: Sequence[tuple[int, int]], shared
         raise UsageError(f"shared_node must be 0 to 4, 'index' or 'random', got {shared!r}")
     if not 0 <= random <= 100:
         raise UsageError(f"random_edges must be 0 to 100, got {random}")
+    if one_way not in ("appended", "random", "none"):
+        raise UsageError(f"one_way must be 'appended', 'random' or 'none', got {one_way!r}")
+    if repeats and one_way == "none":
+        raise UsageError("random edges that pass messages both ways cannot repeat others: choose repeats=False")
 
 
 def _components(centre: tuple[int, int], peripheral: tuple[int, int]) -> NDArray[np.int64]:
@@ -106,14 +122,15 @@ def _unique_graphs(
     components: NDArray[np.int64],
     shared_node: int | str,
     random_edges: int,
-    one_way: bool,
+    one_way: str,
+    repeats: bool,
 ) -> NDArray[np.int64]:
     """`count` graphs of one class, `(count, edges, 2)`, no two with the same edges."""
     found = np.empty((0, 0, 2), dtype=np.int64)
     for _ in range(30):  # of `count` draws each: enough to meet every graph, should there be just `count`
-        drawn = _draw(rng, count, components, shared_node, random_edges, one_way)
+        drawn = _draw(rng, count, components, shared_node, random_edges, one_way, repeats)
         found = np.concatenate((found, drawn)) if len(found) else drawn
-        ends = found if one_way else np.sort(found, axis=2)
+        ends = np.sort(found, axis=2) if one_way == "none" else found
         codes = np.sort(ends[:, :, 0] * NUM_NODES + ends[:, :, 1], axis=1)
         _, first = np.unique(codes, axis=0, return_index=True)
         found = found[np.sort(first)][:count]
@@ -128,7 +145,8 @@ def _draw(
     components: NDArray[np.int64],
     shared_node: int | str,
     random_edges: int,
-    one_way: bool,
+    one_way: str,
+    repeats: bool,
 ) -> NDArray[np.int64]:
     """`count` random graphs of one class: component edges first, random ones last."""
     shared = rng.randint(0, 5, (count, 5))  # drawn in any case, so that all readings see the same random edges
@@ -141,16 +159,20 @@ def _draw(
     own = 5 + 4 * np.arange(5)[None, :, None] + local - (local > shared[:, :, None])
     periphery = np.where(local == shared[:, :, None], np.arange(5)[None, :, None], own)
     numbers = np.concatenate((np.broadcast_to(local, (count, 1, 5)), periphery), axis=1)  # (count, 6, 5)
-    fixed = numbers[:, np.arange(6)[:, None, None], components].reshape(count, -1, 2)
-    if one_way:
-        fixed = np.concatenate((fixed, fixed[:, :, ::-1]), axis=1)
+    fixed = numbers[:, np.arange(6)[:, None, None], components]  # (count, 6, 5, 2)
+    if one_way != "none":
+        back = (fixed[:, :, :-1] if one_way == "appended" else fixed)[..., ::-1]
+        fixed = np.concatenate((fixed.reshape(count, -1, 2), back.reshape(count, -1, 2)), axis=1)
+    fixed = fixed.reshape(count, -1, 2)
+    if repeats:
+        return np.concatenate((fixed, rng.randint(0, NUM_NODES, (count, random_edges, 2))), axis=1)
 
     # A random key for every pair, and out of reach where no edge may go: the smallest keys are a uniform choice.
     keys = rng.random_sample((count, NUM_NODES, NUM_NODES))
     keys[:, np.arange(NUM_NODES), np.arange(NUM_NODES)] = np.inf
     graph = np.arange(count)[:, None]
     keys[graph, fixed[:, :, 0], fixed[:, :, 1]] = np.inf
-    if not one_way:
+    if one_way == "none":
         keys[graph, fixed[:, :, 1], fixed[:, :, 0]] = np.inf
         keys[(slice(None), *np.tril_indices(NUM_NODES))] = np.inf
     chosen = np.sort(np.argpartition(keys.reshape(count, -1), random_edges, axis=1)[:, :random_edges], axis=1)
