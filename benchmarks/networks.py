@@ -309,10 +309,9 @@ def report(case: dict[str, Any], threads: int, what: str, times: dict[str, float
 PURPOSES = {
     "matrix products": ("mm", "mv", "rnn"),
     "random numbers": ("bernoulli", "random", "dropout"),
-    "gather and scatter": ("index", "scatter", "gather", "embedding", "_Collect"),
+    "gather, scatter, inside of f_NN": ("index", "scatter", "gather", "embedding", "_Gin", "_TwoLayers"),
     "normalisation, activation, dropout": ("_Normalise", "_Activate", "relu", "threshold", "pow", "sqrt", "div"),
     "attention": ("_Attend", "softmax", "exp"),
-    "between the layers of f_NN": ("_TwoLayers",),
     "Adam": ("adam", "Adam", "lerp", "addcmul", "addcdiv", "foreach"),
 }
 

@@ -2,8 +2,8 @@
 
 The verdict on a score takes the difference of the two means in units of its own standard error,
 `z = (ours − paper) / sqrt(ours.standard_error² + paper.standard_error²)`: below 2 in size the scores agree, else ours
-is better or worse. With few seeds our standard error is itself uncertain; with one there is none, and no verdict.
-Nor is there one on networks that were trained by another recipe than the paper's.
+is better or worse. With few seeds our standard error is itself uncertain; with fewer than three there is no verdict. Nor
+is there one on networks that were trained by another recipe than the paper's.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from mlap.study.statistics import Summary
 from mlap.study.store import RunRecord
 from mlap.training import PAPER, Recipe
 
+#: of two, the standard error says next to nothing
+SEEDS_TO_JUDGE = 3
+
 _VERDICT = (
     "Verdict: agrees if the means differ by less than 2 standard errors of their difference, "
     "which are themselves uncertain with few seeds."
@@ -41,7 +44,7 @@ def verdict(ours: Summary | None, paper: Summary | None, higher_is_better: bool)
     """Whether our score `agrees` with the paper's, is `better` or `worse`, or has `too few seeds` to tell."""
     if ours is None or paper is None:
         return None
-    if ours.standard_error is None or paper.standard_error is None:
+    if ours.n < SEEDS_TO_JUDGE or ours.standard_error is None or paper.standard_error is None:
         return "too few seeds"
     difference = (ours.mean - paper.mean) * (1 if higher_is_better else -1)
     if abs(difference) < 2 * math.hypot(ours.standard_error, paper.standard_error) or difference == 0:
