@@ -2,8 +2,8 @@
 
 The verdict on a score takes the difference of the two means in units of its own standard error,
 `z = (ours − paper) / sqrt(ours.standard_error² + paper.standard_error²)`: below 2 in size the scores agree, else ours
-is better or worse. With few seeds our standard error is itself uncertain; with fewer than three there is no verdict. Nor
-is there one on networks that were trained by another recipe than the paper's.
+is better or worse. With few seeds our standard error is itself uncertain; with fewer than three there is no verdict.
+Nor is there one on networks that were trained by another recipe than the paper's.
 """
 
 from __future__ import annotations
