@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import JumpingKnowledge
 
 from mlap.graphs import GraphSet
-from mlap.nn import GraphNetwork, JumpReadout, Last, MultiLevelAttentionPooling, Sum, Weighted
+from mlap.nn import GraphNetwork, JumpReadout, Last, Max, MultiLevelAttentionPooling, Sum, Weighted
 from mlap.training.batches import evaluation_batches
 
 Floats = NDArray[np.floating[Any]]
@@ -114,14 +114,14 @@ def _terms(join: nn.Module, rows: Sequence[Tensor], matrix: Tensor) -> list[tupl
         return [(level, one, matrix) for level in levels]
     if isinstance(join, Weighted):
         return [(level, join.weights[level], matrix) for level in levels]
+    stacked = torch.stack(list(rows), dim=1)
+    if isinstance(join, Max):
+        largest = stacked.argmax(dim=1)
+        return [(level, (largest == level).to(matrix.dtype), matrix) for level in levels]
     if not isinstance(join, JumpingKnowledge):
         return None
     if join.mode == "cat":
         return [(level, one, part) for level, part in enumerate(matrix.chunk(len(rows), dim=1))]
-    stacked = torch.stack(list(rows), dim=1)
-    if join.mode == "max":
-        largest = stacked.argmax(dim=1)
-        return [(level, (largest == level).to(matrix.dtype), matrix) for level in levels]
     weights = join.att(join.lstm(stacked)[0]).softmax(dim=1)  # (rows, L, 1)
     return [(level, weights[:, level], matrix) for level in levels]
 
