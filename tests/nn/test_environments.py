@@ -15,6 +15,7 @@ from torch import Tensor
 from mlap.graphs import synthetic
 from mlap.nn import NORMS, CategoryEncoder, ConstantEncoder, GINLayer, graph_network
 from mlap.nn.convs import Arcs
+from mlap.nn.encoders import Items
 from mlap.nn.environments import environments
 
 
@@ -147,7 +148,7 @@ def test_evaluation_shares_in_all_layers(
 def test_vectors_of_the_kinds(cardinalities: list[int]) -> None:
     encoder = CategoryEncoder(cardinalities, 5)
     features = torch.stack([torch.randint(size, (30,)) for size in cardinalities], dim=1)
-    rows, kind = encoder.distinct(features)
+    rows, kind = Items(features).encoded(encoder)
     assert kind is not None
     assert torch.equal(rows[kind], encoder(features))
 
@@ -155,6 +156,6 @@ def test_vectors_of_the_kinds(cardinalities: list[int]) -> None:
 def test_too_many_combinations_to_number() -> None:
     encoder = CategoryEncoder([3] * 41, 2)
     features = torch.zeros(4, 41, dtype=torch.long)
-    rows, kind = encoder.distinct(features)
+    rows, kind = Items(features).encoded(encoder)
     assert kind is None
     assert torch.equal(rows, encoder(features))

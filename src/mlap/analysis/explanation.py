@@ -114,15 +114,14 @@ def _terms(join: nn.Module, rows: Sequence[Tensor], matrix: Tensor) -> list[tupl
         return [(level, one, matrix) for level in levels]
     if isinstance(join, Weighted):
         return [(level, join.weights[level], matrix) for level in levels]
-    stacked = torch.stack(list(rows), dim=1)
     if isinstance(join, Max):
-        largest = stacked.argmax(dim=1)
+        largest = torch.stack(list(rows)).argmax(dim=0)
         return [(level, (largest == level).to(matrix.dtype), matrix) for level in levels]
     if not isinstance(join, JumpingKnowledge):
         return None
     if join.mode == "cat":
         return [(level, one, part) for level, part in enumerate(matrix.chunk(len(rows), dim=1))]
-    weights = join.att(join.lstm(stacked)[0]).softmax(dim=1)  # (rows, L, 1)
+    weights = join.att(join.lstm(torch.stack(list(rows), dim=1))[0]).softmax(dim=1)  # (rows, L, 1)
     return [(level, weights[:, level], matrix) for level in levels]
 
 

@@ -32,6 +32,15 @@ compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = njit(
 )
 
 
+@compiled
+def sum_of(parts: Array) -> Array:
+    """The sum of what the parts have, in the place of the first."""
+    for part in range(1, len(parts)):
+        parts[0] += parts[part]
+    first: Array = parts[0]
+    return first
+
+
 # ---- arcs --------------------------------------------------------------------------------------------------------
 
 
@@ -129,9 +138,7 @@ def collect_backward(
         threads,
         (grad, h, edges, kind, factor, place, start, target, arc, grad_h, grad_edges, grad_factor),
     )
-    for part in range(1, len(grad_edges)):
-        grad_edges[0] += grad_edges[part]
-    return grad_h, grad_edges[0], grad_factor.sum()
+    return grad_h, sum_of(grad_edges), grad_factor.sum()
 
 
 @compiled
@@ -359,9 +366,7 @@ def normalise_backward(
         threads,
         (grad, x, passed, mean, inverse, ptr, weight, mean_scale, factor, out, learned),
     )
-    for part in range(1, threads):
-        learned[0] += learned[part]
-    return out, learned[0]
+    return out, sum_of(learned)
 
 
 @compiled
@@ -437,9 +442,7 @@ def relu_backward(grad: Array, hidden: Array, threads: int) -> Array:
     """Zero `grad`, in place, where `hidden` is not positive; return the sum of its rows."""
     total = np.zeros((threads, grad.shape[1]), grad.dtype)
     fork(_relu_backward, len(grad), threads, (grad, hidden, total))
-    for part in range(1, threads):
-        total[0] += total[part]
-    whole: Array = total[0]
+    whole: Array = sum_of(total)
     return whole
 
 
@@ -481,9 +484,7 @@ def score_backward(grad: Array, hidden: Array, weight: Array, threads: int) -> t
     out = np.empty_like(hidden)
     learned = np.zeros((threads, 2, len(weight)), hidden.dtype)
     fork(_score_backward, len(hidden), threads, (grad, hidden, weight, out, learned))
-    for part in range(1, threads):
-        learned[0] += learned[part]
-    return out, learned[0]
+    return out, sum_of(learned)
 
 
 @compiled

@@ -241,8 +241,9 @@ class _Largest(torch.autograd.Function):
     def forward(ctx: Any, first: Tensor, *others: Tensor) -> Tensor:
         out = _array(first).copy()
         ctx.which = np.zeros(out.shape, np.uint8)
+        threads = threads_for(out.size)
         for number, other in enumerate(others, 1):
-            compiled.raise_to(out, ctx.which, _array(other), number, threads_for(out.size))
+            compiled.raise_to(out, ctx.which, _array(other), number, threads)
         return _tensor(out)
 
     @staticmethod

@@ -34,9 +34,7 @@ def _find_entries() -> bool:
         entries = [getattr(library, name) for name in ENTRIES]
         found = True
     except (OSError, AttributeError):
-        entries = [ctypes.pythonapi.Py_IsInitialized] * len(
-            ENTRIES
-        )  # compiled code needs an address, but never calls it
+        entries = [ctypes.pythonapi.Py_IsInitialized] * len(ENTRIES)  # any address will do: it is never called
         found = False
     for name, entry in zip(ENTRIES, entries, strict=True):
         binding.add_symbol(f"mlap_{name}", ctypes.cast(entry, ctypes.c_void_p).value)

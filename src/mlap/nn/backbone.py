@@ -106,7 +106,7 @@ class Backbone(nn.Module):
 
         Not if gradients are wanted: those of alike nodes would all be given to one of them.
         """
-        if self.dropout.active or torch.is_grad_enabled():
+        if self.dropout.dropped or torch.is_grad_enabled():
             return None
         return environment * dim_size + index if self.norm_per_graph else environment
 

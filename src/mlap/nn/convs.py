@@ -19,7 +19,7 @@ from torch_geometric.utils import scatter
 
 from mlap import kernels
 from mlap.errors import UsageError
-from mlap.nn.encoders import CategoryEncoder, ConstantEncoder, Kinds
+from mlap.nn.encoders import ConstantEncoder, Items
 from mlap.nn.environments import Environments, environments
 from mlap.nn.mlp import TwoLayers
 
@@ -41,28 +41,8 @@ class Arcs:
 
     def __init__(self, edge_index: Tensor, edge_attr: Tensor | None, num_nodes: int) -> None:
         self.edge_index = edge_index
-        self.edge_attr = edge_attr
+        self.features = Items(edge_attr)
         self.num_nodes = num_nodes
-        self._kinds: dict[tuple[int, ...], Kinds | None] = {}
-
-    def encoded(self, encoder: nn.Module) -> tuple[Tensor, Tensor | None]:
-        """The vectors of an encoder, and for each arc which of them it has; `None` if its own, or all have the same.
-
-        There are often far fewer kinds of bonds than bonds.
-        """
-        kinds = self.kinds(encoder)
-        if kinds is None:
-            return encoder(self.edge_attr), None
-        assert isinstance(encoder, CategoryEncoder)
-        return encoder.encode(kinds.present), kinds.kind
-
-    def kinds(self, encoder: nn.Module) -> Kinds | None:
-        """The kinds of arcs that an encoder tells apart, if it tells by categories."""
-        if not isinstance(encoder, CategoryEncoder):
-            return None
-        if encoder.cardinalities not in self._kinds:
-            self._kinds[encoder.cardinalities] = encoder.kinds(self.edge_attr)
-        return self._kinds[encoder.cardinalities]
 
     @cached_property
     def sorted(self) -> SortedArcs:
@@ -113,7 +93,7 @@ class GINLayer(nn.Module):
         result is the same, so that it is computed once.
         """
         arcs = arcs or Arcs(edge_index, edge_attr, len(h))
-        edges, edge_kind = arcs.encoded(self.edge_encoder)
+        edges, edge_kind = arcs.features.encoded(self.edge_encoder)
         if isinstance(self.nn, TwoLayers) and kernels.usable(h, edges, self.eps, *self.nn.weights):
             from mlap.kernels import functions
 
@@ -125,7 +105,7 @@ class GINLayer(nn.Module):
 
     def alike(self, kind: Tensor, arcs: Arcs) -> Environments | None:
         """For which nodes the result is the same, where `kind` `(N,)` says which rows of `h` are; `None` if for few."""
-        kinds = arcs.kinds(self.edge_encoder)
+        kinds = arcs.features.kinds(self.edge_encoder)
         if kinds is None and not isinstance(self.edge_encoder, ConstantEncoder):
             return None
         found = environments(kind, None if kinds is None else kinds.kind, arcs.edge_index)

@@ -57,15 +57,15 @@ class Dropout(nn.Module):
         return x * torch.from_numpy(mask).view(x.shape).to(x.dtype)
 
     @property
-    def active(self) -> bool:
-        """Whether anything is dropped now."""
-        return self.training and round(self.p * WORDS) > 0
+    def dropped(self) -> int:
+        """How many of the 65,536 words mean now that an element is dropped."""
+        return round(self.p * WORDS) if self.training else 0
 
     def draw(self) -> Draw:
         """Draw which elements of a tensor on the CPU are dropped."""
-        if not self.active:
+        dropped = self.dropped
+        if dropped == 0:
             return Draw(0, 0, 1.0)
-        dropped = round(self.p * WORDS)
         seed = int(torch.randint(2**62, ()))
         return Draw(seed, dropped, WORDS / (WORDS - dropped) if dropped < WORDS else 0.0)
 

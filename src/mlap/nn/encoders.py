@@ -100,11 +100,6 @@ class CategoryEncoder(nn.Module):
         """Encode categories `(rows, columns)` to `(rows, channels)`."""
         return F.embedding_bag(self._checked(features) + self.offsets, self.tables, mode="sum")
 
-    def distinct(self, features: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Vectors, and for each item which of them it has; `None` if each item has its own."""
-        kinds = self.kinds(features)
-        return (self(features), None) if kinds is None else (self.encode(kinds.present), kinds.kind)
-
     def kinds(self, features: Tensor | None) -> Kinds | None:
         """Which combinations of categories there are; `None` if there are too many to tell.
 
@@ -166,14 +161,34 @@ class RealEncoder(TwoLayers):
         return super().forward(features)
 
 
-def distinct_rows(encoder: nn.Module, features: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The vectors of an encoder, and for each item which of them it has; `None` if each has its own, or all the same.
+class Items:
+    """The features of some items, nodes or arcs, and which of them are alike, found once for all encoders.
 
     There are often far fewer kinds of bonds than bonds: layers that can, work with the kinds.
+
+    Args:
+        features: one row per item, or `None`.
     """
-    if isinstance(encoder, CategoryEncoder):
-        return encoder.distinct(features)
-    return encoder(features), None
+
+    def __init__(self, features: Tensor | None) -> None:
+        self.features = features
+        self._kinds: dict[tuple[int, ...], Kinds | None] = {}
+
+    def encoded(self, encoder: nn.Module) -> tuple[Tensor, Tensor | None]:
+        """The vectors of an encoder, and which of them each item has; `None` if each has its own, or all the same."""
+        kinds = self.kinds(encoder)
+        if kinds is None:
+            return encoder(self.features), None
+        assert isinstance(encoder, CategoryEncoder)
+        return encoder.encode(kinds.present), kinds.kind
+
+    def kinds(self, encoder: nn.Module) -> Kinds | None:
+        """The kinds of items that an encoder tells apart, if it tells by categories."""
+        if not isinstance(encoder, CategoryEncoder):
+            return None
+        if encoder.cardinalities not in self._kinds:
+            self._kinds[encoder.cardinalities] = encoder.kinds(self.features)
+        return self._kinds[encoder.cardinalities]
 
 
 def make_encoder(describes: Describes, channels: int) -> nn.Module:

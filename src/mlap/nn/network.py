@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch_geometric.nn.inits import reset
 
 from mlap.nn.backbone import Backbone, make_backbone
-from mlap.nn.encoders import Describes, distinct_rows, make_encoder
+from mlap.nn.encoders import Describes, Items, make_encoder
 from mlap.nn.readout import make_readout
 
 
@@ -60,7 +60,7 @@ class GraphNetwork(nn.Module):
 
     def levels(self, batch: Any) -> list[Tensor]:
         """The node representations of all levels, `L × (N, d)`."""
-        rows, kind = distinct_rows(self.encoder, batch.x)
+        rows, kind = Items(batch.x).encoded(self.encoder)
         h = rows.expand(batch.num_nodes, -1) if kind is None else F.embedding(kind, rows)
         if len(rows) == 1 and kind is None:
             kind = batch.batch.new_zeros(batch.num_nodes)
