@@ -228,6 +228,8 @@ def compare_times(graphs: GraphSet, case: dict[str, Any], threads: list[int], ro
     for count in threads:
         torch.set_num_threads(count)
         for what, runs in (("training step", steps), ("evaluation", evaluations)):
+            for network in made.values():
+                network.train(runs is steps)
             clock = time.process_time if count == 1 else time.perf_counter
             times = take_turns(runs, rounds, STEPS if what == "training step" else 1, clock)
             yield report(case, count, what, times)
@@ -248,10 +250,9 @@ def steppers(graphs: GraphSet, made: dict[str, nn.Module], order: Any) -> dict[s
 
 
 def stepper(network: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterator[Any]) -> Callable[[], None]:
-    """A function that does one training step."""
+    """A function that does one training step of a network in training mode."""
 
     def step() -> None:
-        network.train()
         batch = next(batches)
         optimizer.zero_grad()
         loss_of(network(batch), batch.y).backward()
@@ -261,10 +262,9 @@ def stepper(network: nn.Module, optimizer: torch.optim.Optimizer, batches: Itera
 
 
 def evaluator(network: nn.Module, batches: Any) -> Callable[[], None]:
-    """A function that computes the logits of all batches."""
+    """A function that computes the logits of all batches with a network in evaluation mode."""
 
     def evaluate() -> None:
-        network.eval()
         with torch.no_grad():
             for batch in batches:
                 network(batch)

@@ -78,6 +78,15 @@ def test_text_with_warnings(mlap: Command, study: Path) -> None:
     assert "Best depth" not in only
 
 
+def test_one_family_alone_is_not_compared_with_an_empty_table(mlap: Command, tmp_path: Path, graphs: GraphSet) -> None:
+    with Study.create(tmp_path / "alone.db") as study:
+        add(study, graphs, Recipe.paper("synthetic", architecture="naive", layers=1), 0.5, 0.5)
+    text = mlap("compare", "alone.db").out
+    assert "Best depth" in text
+    assert "Mann–Whitney" not in text
+    assert mlap("compare", "alone.db", "--json").json["tables"]["significance"]["rows"] == []
+
+
 def test_csv_has_the_table_on_stdout_and_the_warnings_on_stderr(mlap: Command, study: Path) -> None:
     answer = mlap("compare", study, "--table", "full", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(answer.out)))

@@ -90,6 +90,8 @@ def compare(
         tables = [runs_table(runs, versions=as_json or form is Format.csv)]
     else:
         tables = [TABLES[name](comparison) for name in (TABLES if table is TableName.all else [table.value])]
+    if table is TableName.all and not as_json:
+        tables = [made for made in tables if made.rows]  # one family alone has nothing to be compared with
     warnings = [*comparison.warnings, *paper_warnings(comparison)]
 
     if as_json:
