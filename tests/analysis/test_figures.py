@@ -59,6 +59,7 @@ CASES: dict[str, Callable[[], Plot]] = {
     "smoothing": lambda: smoothing_plot([smooth(4), smooth(4)], rows_of(4, 2), TASK),
     "maps, synthetic": lambda: maps_plot(some_maps(18, 18, 6), synthetic(graphs_per_class=2), "seed 0"),
     "maps, binary": lambda: maps_plot(some_maps(30, 30, 2), random_graphs([2] * 30, task=PCBA), "seed 0"),
+    "maps, one panel": lambda: maps_plot(some_maps(1000, 3918, 1), random_graphs([1] * 1000, task=PCBA), "seed 0"),
     "maps, 37 classes": lambda: maps_plot(some_maps(40, 50, 3), random_graphs([2] * 50, task=PPA), "seed 0"),
     "maps, values": lambda: maps_plot(some_maps(40, 40, 1), random_graphs([2] * 40, task=VALUE), "seed 0"),
     "explanation": lambda: explained("mlap-sum", 10),

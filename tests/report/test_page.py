@@ -364,6 +364,7 @@ def test_the_headline() -> None:
     assert "significantly worse" in sentences(cell("naive", high, high), cell("mlap-sum", low, low))[1]
     mixed = [value - 0.2 if i % 2 else value for i, value in enumerate(high)]
     assert "no significant difference" in sentences(cell("naive", low, mixed), cell("mlap-sum", low, mixed[::-1]))[1]
+    assert sentences(cell("naive", low[:1], low[:1]), cell("mlap-sum", high[:1], high[:1]))[0].endswith("over 1 seed.")
     assert "too few seeds" in sentences(cell("naive", low[:3], low[:3]), cell("mlap-sum", high[:3], high[:3]))[1]
     (tie,) = sentences(cell("naive", low, low), cell("jk-sum", low, low))
     assert tie.startswith("A tie.")

@@ -169,7 +169,8 @@ def maps_plot(maps: Maps, graphs: GraphSet, of: str) -> Plot:
         for axes in list(figure.axes)[len(maps.names) :]:
             axes.set_axis_off()
         sample = "all" if len(maps.rows) == maps.num_graphs else f"{len(maps.rows):,}, drawn at random, of"
-        figure.suptitle(f"t-SNE of {sample} {maps.num_graphs:,} graphs, {of}")
+        end_of_line = ",\n" if width == style.NARROW else ", "
+        figure.suptitle(f"t-SNE of {sample} {maps.num_graphs:,} graphs{end_of_line}{of}")
         if handles:
             figure.legend(handles=handles, loc="outside lower center", ncols=legend_columns)
         elif graphs.task.kind == "regression":

@@ -149,8 +149,8 @@ def _unknown_name(name: str, root: Path) -> UsageError:
     near = [everything[match] for match in difflib.get_close_matches(name.lower(), everything, n=3, cutoff=0.5)]
     known = dict.fromkeys(("synthetic", "ogbg-molhiv", "ogbg-ppa", "MCF-7", *near))
     return UsageError(
-        f"{unknown('data set', name, known)}, every other ogbg-mol… and TU set (`mlap data list`), folders in {root}, "
-        "and paths of a packed set, an OGB folder, a TU folder or a table of SMILES"
+        f"{unknown('data set', name, known)}, every other ogbg-mol… and TU set (`mlap data list`), folders in {root} "
+        "(--data-root names another), and paths of a packed set, an OGB folder, a TU folder or a table of SMILES"
     )
 
 

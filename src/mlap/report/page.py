@@ -201,7 +201,8 @@ def headline(comparison: Comparison) -> Iterator[str]:
         names = "; ".join(network_title(cell) for cell, _ in (first, *equals))
         yield f"A tie. These have the best mean {score}. They are {names}."
     else:
-        yield f"{network_title(first[0])} has the best mean {score} over {first[1].n} seeds."
+        seeds = "1 seed" if first[1].n == 1 else f"{first[1].n} seeds"
+        yield f"{network_title(first[0])} has the best mean {score} over {seeds}."
     for contrast in comparison.contrasts:
         outcome = contrast.outcome
         if outcome is None:
