@@ -74,3 +74,13 @@ def test_a_module_of_ones_own() -> None:
 def test_an_unknown_name() -> None:
     with pytest.raises(UsageError, match=r"unknown join of levels 'maxi'; did you mean 'max'\?"):
         make_join("maxi", 4, 3)
+
+
+def test_an_lstm_in_pieces_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlap.nn.join.LSTM_ROWS", 4)
+    module, _ = make_join("lstm", 6, 3)
+    for rows in (0, 3, 4, 11):
+        levels = [torch.randn(rows, 6) for _ in range(3)]
+        whole = module(levels)
+        with torch.no_grad():
+            torch.testing.assert_close(module(levels), whole.detach())

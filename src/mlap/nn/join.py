@@ -15,6 +15,9 @@ from torch_geometric.nn import JumpingKnowledge
 from mlap import kernels
 from mlap.errors import unknown
 
+#: rows that an LSTM takes at a time in evaluation
+LSTM_ROWS = 256
+
 
 class Last(nn.Module):
     """The last level alone; what a naive network does."""
@@ -75,6 +78,28 @@ class Weighted(nn.Module):
         return torch.einsum("l,lrc->rc", self.weights, torch.stack(list(levels)))
 
 
+class LSTMAttention(JumpingKnowledge):  # type: ignore[misc]
+    """PyG's attention over the levels, whose scores an LSTM along them computes.
+
+    The LSTM is wide (half the levels' joint width, each way), so what it computes for many rows is far larger than a
+    processor's cache. Where no gradient is wanted, as in evaluation, it takes a few rows at a time.
+
+    Args:
+        channels: the width of every level.
+        num_levels: the number of levels L.
+    """
+
+    def __init__(self, channels: int, num_levels: int) -> None:
+        super().__init__("lstm", channels, num_levels)
+
+    def forward(self, levels: Sequence[Tensor]) -> Tensor:
+        """Join levels `L × (rows, c)` to `(rows, c)`."""
+        whole = torch.is_grad_enabled() or not kernels.on_host(levels[0])
+        rows = max(1, len(levels[0]) if whole else LSTM_ROWS)
+        pieces = zip(*(torch.split(level, rows) for level in levels), strict=True)
+        return torch.cat([super(LSTMAttention, self).forward(list(piece)) for piece in pieces])
+
+
 #: name → a function of (channels, number of levels) that makes the module
 JOINS: dict[str, Callable[[int, int], nn.Module]] = {
     "last": lambda channels, num_levels: Last(),
@@ -82,7 +107,7 @@ JOINS: dict[str, Callable[[int, int], nn.Module]] = {
     "weighted": lambda channels, num_levels: Weighted(num_levels),
     "concat": lambda channels, num_levels: JumpingKnowledge("cat"),
     "max": lambda channels, num_levels: Max(),
-    "lstm": lambda channels, num_levels: JumpingKnowledge("lstm", channels, num_levels),
+    "lstm": LSTMAttention,
 }
 
 
