@@ -228,10 +228,11 @@ def compare_times(graphs: GraphSet, case: dict[str, Any], threads: list[int], ro
     for count in threads:
         torch.set_num_threads(count)
         for what, runs in (("training step", steps), ("evaluation", evaluations)):
+            training = runs is steps
             for network in made.values():
-                network.train(runs is steps)
+                network.train(training)
             clock = time.process_time if count == 1 else time.perf_counter
-            times = take_turns(runs, rounds, STEPS if what == "training step" else 1, clock)
+            times = take_turns(runs, rounds, STEPS if training else 1, clock)
             yield report(case, count, what, times)
 
 

@@ -26,13 +26,13 @@ def test_info_of_the_synthetic_set(mlap: Command) -> None:
 
 
 def test_make_another_reading_and_train_on_it(mlap: Command) -> None:
-    options = "--graphs-per-class 4 --extra-edges 2-4,0-3,0-4 --shared-node 2 --one-way none --seed 5"
+    options = "--graphs-per-class 4 --extra-edges 2-4,0-3,0-4 --shared-node index --one-way none --seed 5"
     answer = mlap("data", "make", "synthetic", *options.split(), "--out", "other.graphs")
     assert answer.code == 0
     assert answer.out.startswith("36 graphs of synthetic-variant written to other.graphs")
     made = packed.load(Path("other.graphs"))
     types = [(2, 4), (0, 3), (0, 4)]
-    expected = synthetic(4, extra_edges=types, shared_node=2, one_way="none", seed=5)
+    expected = synthetic(4, extra_edges=types, shared_node="index", one_way="none", seed=5)
     assert made.fingerprint == expected.fingerprint
     assert np.array_equal(made.edges, expected.edges)
     assert mlap("train", "other.graphs", "--layers", 1, "--width", 4, "--epochs", 1, "--quiet").code == 0

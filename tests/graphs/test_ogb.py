@@ -38,7 +38,7 @@ def ogb() -> Any:
 def molhiv_folder(shared_data: Path) -> Path:
     folder = shared_data / "ogbg_molhiv"
     if not folder.is_dir():
-        pytest.skip(f"no {folder}")
+        pytest.skip(f"no ogbg-molhiv at {folder}, where MLAP_TEST_DATA says that real data lie")
     return folder
 
 

@@ -48,6 +48,18 @@ def expected_component(extra: tuple[int, int], shared: int, component: int) -> s
     return {frozenset((number[u], number[v])) for u, v in [*PATH, extra]}
 
 
+def expected_arcs(centre: Any, peripheral: Any, shared_node: Any, one_way: str) -> list[tuple[int, int]]:
+    """All that is not random in a graph with these extra edges; for `"none"`, each edge once."""
+    arcs = []
+    for component in range(6):
+        shared = component if shared_node == "index" else shared_node
+        number = list(range(5)) if component == 5 else component_nodes(shared, component)
+        *path, extra = [(number[u], number[v]) for u, v in [*PATH, centre if component == 5 else peripheral]]
+        back = {"appended": path, "random": [*path, extra], "none": []}[one_way]
+        arcs += [*path, extra, *((v, u) for u, v in back)]
+    return arcs
+
+
 # ---- the default -------------------------------------------------------------------------------------------------
 
 
@@ -81,11 +93,7 @@ def test_structure_of_every_graph(default: GraphSet) -> None:
     codes = np.sort(25 * source[:, :FIXED] + target[:, :FIXED], axis=1)
     for label in range(9):
         centre, peripheral = (((0, 2), (1, 4), (0, 4))[kind] for kind in divmod(label, 3))
-        arcs = []
-        for component in range(6):
-            number = list(range(5)) if component == 5 else component_nodes(0, component)
-            edges = [*PATH, centre if component == 5 else peripheral]
-            arcs += [(number[u], number[v]) for u, v in edges] + [(number[v], number[u]) for u, v in edges]
+        arcs = expected_arcs(centre, peripheral, 0, "random")
         assert len(set(arcs)) == FIXED
         assert (codes[default.y == label] == sorted(25 * u + v for u, v in arcs)).all()
 
@@ -190,19 +198,7 @@ def test_readings(extra_edges: Any, one_way: str, repeats: bool, shared_node: An
         fixed, random = arcs[:-4], arcs[-4:]
         assert len(fixed) == {"appended": 54, "random": 60, "none": 30}[one_way]
         centre, peripheral = divmod(int(graphs.y[index]), types)
-        expected = []
-        for component in range(6):
-            shared = component if shared_node == "index" else shared_node
-            number = list(range(5)) if component == 5 else component_nodes(shared, component)
-            u, v = extra_edges[centre if component == 5 else peripheral]
-            edges = [(number[u], number[v]) for u, v in PATH]
-            if one_way == "appended":
-                expected += edges + [(v, u) for u, v in edges] + [(number[u], number[v])]
-            elif one_way == "random":
-                edges.append((number[u], number[v]))
-                expected += edges + [(v, u) for u, v in edges]
-            else:
-                expected += [*edges, (number[u], number[v])]
+        expected = expected_arcs(extra_edges[centre], extra_edges[peripheral], shared_node, one_way)
         assert sorted(fixed) == sorted(expected)
         if not repeats:
             assert len(set(arcs)) == len(arcs)

@@ -159,11 +159,11 @@ def _draw(
     own = 5 + 4 * np.arange(5)[None, :, None] + local - (local > shared[:, :, None])
     periphery = np.where(local == shared[:, :, None], np.arange(5)[None, :, None], own)
     numbers = np.concatenate((np.broadcast_to(local, (count, 1, 5)), periphery), axis=1)  # (count, 6, 5)
-    fixed = numbers[:, np.arange(6)[:, None, None], components]  # (count, 6, 5, 2)
+    edges = numbers[:, np.arange(6)[:, None, None], components]  # (count, 6, 5, 2)
+    fixed = edges.reshape(count, -1, 2)
     if one_way != "none":
-        back = (fixed[:, :, :-1] if one_way == "appended" else fixed)[..., ::-1]
-        fixed = np.concatenate((fixed.reshape(count, -1, 2), back.reshape(count, -1, 2)), axis=1)
-    fixed = fixed.reshape(count, -1, 2)
+        back = (edges[:, :, :-1] if one_way == "appended" else edges)[..., ::-1]
+        fixed = np.concatenate((fixed, back.reshape(count, -1, 2)), axis=1)
     if repeats:
         return np.concatenate((fixed, rng.randint(0, NUM_NODES, (count, random_edges, 2))), axis=1)
 

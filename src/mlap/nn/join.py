@@ -94,10 +94,11 @@ class LSTMAttention(JumpingKnowledge):  # type: ignore[misc]
 
     def forward(self, levels: Sequence[Tensor]) -> Tensor:
         """Join levels `L × (rows, c)` to `(rows, c)`."""
-        whole = torch.is_grad_enabled() or not kernels.on_host(levels[0])
-        rows = max(1, len(levels[0]) if whole else LSTM_ROWS)
-        pieces = zip(*(torch.split(level, rows) for level in levels), strict=True)
-        return torch.cat([super(LSTMAttention, self).forward(list(piece)) for piece in pieces])
+        join: Callable[[list[Tensor]], Tensor] = super().forward
+        if torch.is_grad_enabled() or not kernels.on_host(levels[0]):
+            return join(list(levels))
+        pieces = zip(*(torch.split(level, LSTM_ROWS) for level in levels), strict=True)
+        return torch.cat([join(list(piece)) for piece in pieces])
 
 
 #: name → a function of (channels, number of levels) that makes the module
