@@ -1,0 +1,135 @@
+"""Which groups of atoms, at which level, move a trained network's logit on ogbg-molhiv.
+
+    python benchmarks/molecule_groups.py RUN
+
+RUN is a directory that `mlap train` made, or one of a sweep's. Writes two tables about the test molecules, from the
+exact shares of `mlap.analysis.explain`:
+
+- `results/molhiv_levels.csv`: for each level, and for all together, the sum of its shares over a molecule: mean and
+  standard deviation over molecules, and the ROC-AUC of that sum alone; and how many atoms the level's attention amounts
+  to, the exponential of its entropy, as a fraction of the molecule's.
+- `results/molhiv_groups.csv`: for each group and level, how much more the group's atoms have of that sum than as many
+  atoms of the same molecule have on average: mean and standard error over the molecules with the group.
+
+The data are looked for in $MLAP_TEST_DATA, by default `../shared/data` beside the checkout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rdkit import Chem, rdBase
+from sklearn.metrics import roc_auc_score
+
+import mlap
+from mlap.analysis import explain
+from mlap.analysis.style import csv_text
+from mlap.graphs import load_graphs
+from mlap.study.statistics import summarise
+from mlap.training import load_run
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+#: name → SMARTS
+GROUPS = {
+    "sulphonic acid": "[SX4](=O)(=O)[OH,O-]",
+    "carbon with a sulphonic acid": "[#6;$([#6][SX4](=O)(=O)[OH,O-])]",
+    "azo": "[NX2]=[NX2]",
+    "carboxylic acid": "C(=O)[OH,O-]",
+    "amide": "C(=O)[NX3]",
+    "nitro": "[N+](=O)[O-]",
+    "phenol": "c[OH]",
+    "halogen": "[F,Cl,Br,I]",
+}
+
+
+def main() -> None:
+    """Explain all test molecules, add up, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    data = Path(os.environ.get("MLAP_TEST_DATA") or CHECKOUT.parent / "shared" / "data")
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--data", type=Path, default=data / "ogbg_molhiv", help="the data set")
+    arguments = parser.parse_args()
+
+    torch.set_num_threads(1)
+    graphs = load_graphs(arguments.data)
+    run = load_run(arguments.run)
+    assert graphs.ids is not None
+    assert graphs.y is not None
+    test = graphs.split("test")
+    patterns = {name: Chem.MolFromSmarts(smarts) for name, smarts in GROUPS.items()}
+    sums, attended = [], []
+    excess: dict[str, list[NDArray[np.floating]]] = {name: [] for name in GROUPS}
+    for found in explain(run.network, graphs, test):
+        assert found.shares is not None
+        shares = with_total(found.shares[:, :, 0])
+        sums.append(shares.sum(axis=0))
+        entropy = -np.sum(found.attention * np.log(np.maximum(found.attention, 1e-30)), axis=0)
+        attended.append(np.exp(entropy) / found.num_nodes)
+        with rdBase.BlockLogs():  # some SMILES of the set are none for RDKit
+            molecule = Chem.MolFromSmiles(graphs.ids[found.graph])
+        if molecule is None or molecule.GetNumAtoms() != found.num_nodes:
+            continue
+        for name, pattern in patterns.items():
+            atoms = sorted({atom for match in molecule.GetSubstructMatches(pattern) for atom in match})
+            if atoms:
+                excess[name].append((shares[atoms] - shares.mean(axis=0)).sum(axis=0))
+
+    made = {
+        "network": f"{run.recipe.architecture}, L = {run.recipe.layers}, seed {run.recipe.seed}",
+        "command": "python benchmarks/molecule_groups.py RUN",
+        "versions": f"mlap {mlap.__version__}, torch {torch.__version__}, python {platform.python_version()}",
+    }
+    names = [*map(str, found.levels), "all"]
+    labels = graphs.y[test, 0]
+    by_level = [
+        {
+            "level": name,
+            "mean": round(float(values.mean()), 4),
+            "standard_deviation": round(float(values.std(ddof=1)), 4),
+            "rocauc": round(float(roc_auc_score(labels, values)), 4),
+            "attended_fraction": "" if name == "all" else round(float(np.mean(attended, axis=0)[number]), 3),
+            "molecules": len(values),
+            **made,
+        }
+        for number, (name, values) in enumerate(zip(names, np.stack(sums, axis=1), strict=True))
+    ]
+    write("molhiv_levels.csv", by_level)
+    by_group = []
+    for group, rows in excess.items():
+        for name, values in zip(names, np.stack(rows, axis=1), strict=True):
+            summary = summarise(values)
+            by_group.append(
+                {
+                    "group": group,
+                    "smarts": GROUPS[group],
+                    "level": name,
+                    "molecules": summary.n,
+                    "excess_share": round(summary.mean, 4),
+                    "standard_error": round(summary.standard_error or 0, 4),
+                    **made,
+                }
+            )
+    write("molhiv_groups.csv", by_group)
+
+
+def with_total(shares: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Shares `(n, S)` of a molecule's atoms with their sum over levels as the last column."""
+    return np.column_stack((shares, shares.sum(axis=1)))
+
+
+def write(name: str, rows: list[dict[str, object]]) -> None:
+    """Print a table and write it into `results/`."""
+    for row in rows:
+        print(*list(row.values())[:-3], sep="  ")
+    (CHECKOUT / "results" / name).write_text(csv_text(rows), encoding="utf-8")
+    print(f"written to results/{name}")
+
+
+if __name__ == "__main__":
+    main()
