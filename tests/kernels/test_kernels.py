@@ -80,6 +80,14 @@ def outcome(network: nn.Module, batch: SimpleNamespace) -> list[Tensor]:
     return [logits.detach()] + [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in network.parameters()]
 
 
+def evaluated(network: nn.Module, batch: SimpleNamespace) -> Tensor:
+    """The logits in evaluation, without gradients; the network goes back to training."""
+    with torch.no_grad():
+        logits: Tensor = network.eval()(batch)
+    network.train()
+    return logits
+
+
 def shake(module: nn.Module) -> None:
     """Move every parameter away from zeros and ones, which would hide a mistake."""
     with torch.no_grad():
@@ -93,7 +101,7 @@ def shake(module: nn.Module) -> None:
 @settings(max_examples=4)
 @given(data=st.data())
 def test_networks(architecture: str, norm: str, features: str, data: st.DataObject) -> None:
-    """Values and gradients of whole networks with dropout, in double precision."""
+    """Values and gradients of whole networks with dropout, and values in evaluation, in double precision."""
     nodes, edges = FEATURES[features]
     batch = data.draw(batches(nodes, edges))
     torch.manual_seed(data.draw(st.integers(0, 100)))
@@ -101,9 +109,9 @@ def test_networks(architecture: str, norm: str, features: str, data: st.DataObje
         architecture, num_layers=3, channels=5, out_channels=2, nodes=nodes, edges=edges, norm=norm, dropout=0.4
     ).double()
     shake(network)
-    fast = outcome(network, batch)
+    fast = [*outcome(network, batch), evaluated(network, batch)]
     with without_kernels():
-        plain = outcome(network, batch)
+        plain = [*outcome(network, batch), evaluated(network, batch)]
     for got, expected in zip(fast, plain, strict=True):
         torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-9)
 
@@ -279,3 +287,29 @@ def test_training_gives_the_same_numbers() -> None:
     for got, expected in zip(fast.history, plain.history, strict=True):
         assert got.train_loss == pytest.approx(expected.train_loss, rel=1e-3)
     assert fast.result.valid_score == plain.result.valid_score
+
+
+@given(data=st.data())
+def test_equal_rows(data: st.DataObject) -> None:
+    """Against numpy's sorted rows, of both types; a row with NaN is equal to one of the same bits."""
+    from mlap.kernels import functions
+
+    columns = data.draw(st.integers(1, 5))
+    values = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1 + 1e-7, float("nan"), float("inf")])
+    dtype = data.draw(st.sampled_from([torch.float32, torch.float64]))
+    rows = data.draw(st.lists(st.lists(values, min_size=columns, max_size=columns), max_size=40))
+    x = torch.tensor(rows, dtype=dtype).reshape(-1, columns)
+    bits = x.numpy().view(np.uint32)
+    first, kind = functions.compiled.equal_rows(bits, 1)
+    assert (bits[first][kind] == bits).all()
+    assert len(first) == len(np.unique(bits, axis=0))
+    assert all(kind[row] == number for number, row in enumerate(first))
+
+    seen: list[int] = []
+
+    def function(some: Tensor) -> Tensor:
+        seen.append(len(some))
+        return 2 * some
+
+    assert torch.equal(functions.once_per_kind(function, x).nan_to_num(), (2 * x).nan_to_num())
+    assert seen == [len(x) if len(first) > 0.9 * len(x) else len(first)]

@@ -13,6 +13,9 @@ import os
 import torch
 from torch import Tensor
 
+#: what is the same for several rows is computed once if no more than this fraction of all has to be computed then
+WORTH_SHARING = 0.9
+
 _INSTALLED = importlib.util.find_spec("numba") is not None
 
 

@@ -605,3 +605,48 @@ def _attend_backward(
             mean += attention[n] * grad_scores[n]
         for n in range(ptr[g], ptr[g + 1]):
             grad_scores[n] = attention[n] * (grad_scores[n] - mean)
+
+
+# ---- equal rows --------------------------------------------------------------------------------------------------
+
+
+@compiled
+def equal_rows(words: Array, threads: int) -> tuple[Array, Array]:
+    """The first row `(K,)` of each kind of equal rows of 32-bit words, and the kind of every row `(N,)`."""
+    hashes = np.empty(len(words), np.uint32)
+    fork(_hash_rows, len(words), threads, (words, hashes))
+    size = 2
+    while size < 2 * len(words):
+        size *= 2
+    table = np.full(size, -1)  # at the place of a kind's hash, or the next free one: the kind
+    first = np.empty(len(words), np.int64)
+    kind = np.empty(len(words), np.int64)
+    kinds = 0
+    for n in range(len(words)):
+        place = hashes[n] & (size - 1)
+        while table[place] >= 0 and not _equal(words[first[table[place]]], words[n]):
+            place = (place + 1) & (size - 1)
+        if table[place] < 0:
+            table[place] = kinds
+            first[kinds] = n
+            kinds += 1
+        kind[n] = table[place]
+    return first[:kinds], kind
+
+
+@compiled
+def _hash_rows(part: int, first: int, last: int, words: Array, hashes: Array) -> None:
+    for n in range(first, last):
+        total = np.uint32(0)
+        for c in range(words.shape[1]):
+            mixed = np.uint32(np.uint32(words[n, c] ^ np.uint32(words[n, c] >> np.uint32(15))) * np.uint32(0x85EBCA6B))
+            total = np.uint32(total + np.uint32(mixed * np.uint32(np.uint32(c) * np.uint32(0x9E3779B2) + np.uint32(1))))
+        hashes[n] = total ^ np.uint32(total >> np.uint32(16))
+
+
+@compiled
+def _equal(row: Array, other: Array) -> bool:
+    differences = np.uint32(0)
+    for c in range(len(row)):
+        differences |= row[c] ^ other[c]
+    return bool(differences == 0)

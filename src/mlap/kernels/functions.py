@@ -6,7 +6,7 @@ Each saves for its backward pass only what it cannot cheaply compute again. Impo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from mlap.kernels import compiled
+from mlap.kernels import WORTH_SHARING, compiled
 from mlap.kernels.pool import threads_for
 
 Array = NDArray[Any]
@@ -263,8 +263,22 @@ def attend(
 
     The other arguments are the weights of the gate, Linear – ReLU – Linear(1).
     """
-    pooled, attention = _apply(_Attend, x, ptr, weight, bias, last_weight, last_bias)
-    return pooled, attention
+    if torch.is_grad_enabled():
+        pooled, attention = _apply(_Attend, x, ptr, weight, bias, last_weight, last_bias)
+        return pooled, attention
+    scores = once_per_kind(lambda rows: _scores(rows, weight, bias, last_weight, last_bias)[1], x)
+    return _pooled(x, scores, ptr)
+
+
+def once_per_kind(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """A function of every row of `x`, which is given equal rows once only where there are many.
+
+    Without gradients: those of equal rows would all be given to one of them.
+    """
+    first, kind = map(_tensor, compiled.equal_rows(_array(x).view(np.uint32), threads_for(x.numel())))
+    if len(first) > WORTH_SHARING * len(x):
+        return function(x)
+    return function(x.index_select(0, first)).index_select(0, kind)
 
 
 class _Attend(torch.autograd.Function):
@@ -272,10 +286,8 @@ class _Attend(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, ptr: Tensor, weight: Tensor, bias: Tensor, last_weight: Tensor, last_bias: Tensor
     ) -> tuple[Tensor, Tensor]:
-        threads = threads_for(x.numel())
-        hidden = F.linear(x, weight)
-        scores = compiled.score(_array(hidden), *_arrays(bias, last_weight[0], last_bias), threads)
-        pooled, attention = map(_tensor, compiled.attend(_array(x), scores, _array(ptr), threads))
+        hidden, scores = _scores(x, weight, bias, last_weight, last_bias)
+        pooled, attention = _pooled(x, scores, ptr)
         ctx.save_for_backward(x, ptr, weight, last_weight, hidden, attention)
         return pooled, attention
 
@@ -292,6 +304,19 @@ class _Attend(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             grad_x.addmm_(grad_hidden, weight)
         return grad_x, None, grad_hidden.t() @ x, learned[0], learned[1:], grad_last_bias
+
+
+def _scores(x: Tensor, weight: Tensor, bias: Tensor, last_weight: Tensor, last_bias: Tensor) -> tuple[Tensor, Tensor]:
+    """What is between the two layers of a gate, and its scores `(N,)`."""
+    hidden = F.linear(x, weight)
+    arrays = _arrays(hidden, bias, last_weight[0], last_bias)
+    return hidden, _tensor(compiled.score(*arrays, threads_for(x.numel())))
+
+
+def _pooled(x: Tensor, scores: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]:
+    """The pooled graphs `(B, c)` and the attention `(N,)` by the scores."""
+    pooled, attention = compiled.attend(*_arrays(x, scores, ptr), threads_for(x.numel()))
+    return _tensor(pooled), _tensor(attention)
 
 
 def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:

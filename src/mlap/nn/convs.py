@@ -26,9 +26,6 @@ from mlap.nn.mlp import TwoLayers
 if TYPE_CHECKING:
     from mlap.kernels.functions import SortedArcs
 
-#: alike nodes are computed once if no more than this fraction of all has to be computed then
-WORTH_SHARING = 0.8
-
 
 class Arcs:
     """The arcs of a batch, and what several layers need to know of them, found once.
@@ -109,7 +106,7 @@ class GINLayer(nn.Module):
         if kinds is None and not isinstance(self.edge_encoder, ConstantEncoder):
             return None
         found = environments(kind, None if kinds is None else kinds.kind, arcs.edge_index)
-        return found if len(found.first) < WORTH_SHARING * len(kind) else None
+        return found if len(found.first) < kernels.WORTH_SHARING * len(kind) else None
 
 
 def _collect(

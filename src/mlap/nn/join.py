@@ -82,7 +82,8 @@ class LSTMAttention(JumpingKnowledge):  # type: ignore[misc]
     """PyG's attention over the levels, whose scores an LSTM along them computes.
 
     The LSTM is wide (half the levels' joint width, each way), so what it computes for many rows is far larger than a
-    processor's cache. Where no gradient is wanted, as in evaluation, it takes a few rows at a time.
+    processor's cache. Where no gradient is wanted, as in evaluation, it takes a few rows at a time, and each of equal
+    ones once.
 
     Args:
         channels: the width of every level.
@@ -97,8 +98,16 @@ class LSTMAttention(JumpingKnowledge):  # type: ignore[misc]
         join: Callable[[list[Tensor]], Tensor] = super().forward
         if torch.is_grad_enabled() or not kernels.on_host(levels[0]):
             return join(list(levels))
-        pieces = zip(*(torch.split(level, LSTM_ROWS) for level in levels), strict=True)
-        return torch.cat([join(list(piece)) for piece in pieces])
+
+        def join_rows(rows: Tensor) -> Tensor:
+            return torch.cat([join(list(piece.chunk(len(levels), dim=1))) for piece in torch.split(rows, LSTM_ROWS)])
+
+        rows = torch.cat(list(levels), dim=1)
+        if not kernels.usable(rows):
+            return join_rows(rows)
+        from mlap.kernels import functions
+
+        return functions.once_per_kind(join_rows, rows)
 
 
 #: name → a function of (channels, number of levels) that makes the module
