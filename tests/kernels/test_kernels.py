@@ -19,6 +19,9 @@ from torch import Tensor, nn
 from mlap import kernels
 from mlap.graphs import synthetic
 from mlap.nn import ARCHITECTURES, NORMS, AttentionPooling, Dropout, graph_network
+from mlap.nn.backbone import Backbone
+from mlap.nn.convs import GINLayer
+from mlap.nn.encoders import ConstantEncoder
 from mlap.nn.join import Max
 from mlap.training import Recipe, train
 
@@ -213,6 +216,32 @@ def test_the_kernels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not called
 
 
+@pytest.mark.parametrize(
+    "name", ["backbone.convs.1", "backbone.convs.1.nn", "backbone.norms.1", "readout.pools.1.gate"]
+)
+def test_a_module_with_a_hook_is_called(name: str) -> None:
+    """The kernels do not do its work behind its back; the outcome is the same."""
+    network = graph_network(num_layers=3, channels=3, out_channels=2, norm="graph")
+    batch: Any = synthetic(graphs_per_class=1).batch(range(9))
+    expected = outcome(network, batch)
+    seen: list[nn.Module] = []
+    module = network.get_submodule(name)
+    module.register_forward_hook(lambda module, inputs, output: seen.append(module))
+    for got, other in zip(outcome(network, batch), expected, strict=True):
+        torch.testing.assert_close(got, other, rtol=1e-4, atol=1e-4)
+    assert seen == [module]
+
+
+def test_a_layer_of_ones_own_is_called() -> None:
+    class Own(GINLayer):
+        def forward(self, h: Tensor, *rest: Any) -> Tensor:
+            return 2 * h
+
+    backbone = Backbone([Own(4, ConstantEncoder(4))], 4).eval()
+    h = torch.randn(3, 4)
+    assert torch.equal(backbone(h, torch.zeros(2, 0, dtype=torch.long), None, torch.zeros(3), 1)[0], 2 * h)
+
+
 def test_attention_has_a_gradient_of_its_own() -> None:
     torch.manual_seed(0)
     pooling = AttentionPooling(3).double()
@@ -261,7 +290,7 @@ def test_dropout_of_both_kinds_drops_the_same() -> None:
         torch.manual_seed(1)
         plain = dropout(x.relu())
         torch.manual_seed(1)
-        assert torch.equal(functions.activate(x, True, *dropout.draw()), plain)
+        assert torch.equal(functions.finish(x, functions.Finish(True, dropout.draw())), plain)
 
 
 def test_where_the_kernels_are_not_for() -> None:

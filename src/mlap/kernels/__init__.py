@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from typing import TypeGuard, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 #: what is the same for several rows is computed once if no more than this fraction of all has to be computed then
 WORTH_SHARING = 0.9
+
+Kind = TypeVar("Kind", bound=nn.Module)
 
 _INSTALLED = importlib.util.find_spec("numba") is not None
 
@@ -33,3 +36,9 @@ def usable(*tensors: Tensor) -> bool:
         and len({x.dtype for x in tensors}) == 1
         and not torch._C._are_functorch_transforms_active()
     )
+
+
+def may_replace(module: nn.Module, kind: type[Kind]) -> TypeGuard[Kind]:
+    """Whether kernels may do a module's work without calling it: it is of no subclass, and no hook waits for calls."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return type(module) is kind and not any(hooks)

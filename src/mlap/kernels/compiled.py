@@ -68,16 +68,16 @@ def collect(
     h: Array,
     edges: Array,
     kind: Array,
-    factor: Array,
+    eps: Array,
     rows: Array,
     start: Array,
     source: Array,
     arc: Array,
     threads: int,
 ) -> Array:
-    """`factor · h[n] + Σ relu(h[source] + edges[kind])` over the arcs into each node n of `rows`."""
+    """`(1 + eps) h[n] + Σ relu(h[source] + edges[kind])` over the arcs into each node n of `rows`."""
     out = np.empty((len(rows), h.shape[1]), h.dtype)
-    fork(_collect, len(rows), threads, (h, edges, kind, factor, rows, start, source, arc, out))
+    fork(_collect, len(rows), threads, (h, edges, kind, ONE + eps[()], rows, start, source, arc, out))
     return out
 
 
@@ -89,7 +89,7 @@ def _collect(
     h: Array,
     edges: Array,
     kind: Array,
-    factor: Array,
+    factor: float,
     rows: Array,
     start: Array,
     source: Array,
@@ -102,7 +102,7 @@ def _collect(
     for i in range(first, last):
         n = rows[i]
         for c in range(channels):
-            out[i, c] = factor[0] * h[n, c]
+            out[i, c] = factor * h[n, c]
         for k in range(start[n], start[n + 1]):
             s = source[k]
             e = 0 if single else kind[arc[k]] if by_kind else arc[k]
@@ -117,14 +117,14 @@ def collect_backward(
     h: Array,
     edges: Array,
     kind: Array,
-    factor: Array,
+    eps: Array,
     rows: Array,
     start: Array,
     target: Array,
     arc: Array,
     threads: int,
-) -> tuple[Array, Array, float]:
-    """The gradients of `collect` for `h`, `edges` and `factor`; here arcs are sorted by their sources."""
+) -> tuple[Array, Array, Array]:
+    """The gradients of `collect` for `h`, `edges` and `eps`; here arcs are sorted by their sources."""
     place = np.full(len(h), -1)
     for i in range(len(rows)):
         place[rows[i]] = i
@@ -136,9 +136,11 @@ def collect_backward(
         _collect_backward,
         len(h),
         threads,
-        (grad, h, edges, kind, factor, place, start, target, arc, grad_h, grad_edges, grad_factor),
+        (grad, h, edges, kind, ONE + eps[()], place, start, target, arc, grad_h, grad_edges, grad_factor),
     )
-    return grad_h, sum_of(grad_edges), grad_factor.sum()
+    grad_eps = np.empty_like(eps)
+    grad_eps[()] = grad_factor.sum()
+    return grad_h, sum_of(grad_edges), grad_eps
 
 
 @compiled
@@ -150,7 +152,7 @@ def _collect_backward(
     h: Array,
     edges: Array,
     kind: Array,
-    factor: Array,
+    factor: float,
     place: Array,
     start: Array,
     target: Array,
@@ -170,7 +172,7 @@ def _collect_backward(
             product = h.dtype.type(0)
             for c in range(channels):
                 product += grad[i, c] * h[n, c]
-                grad_h[n, c] = factor[0] * grad[i, c]
+                grad_h[n, c] = factor * grad[i, c]
             total += product
         for k in range(start[n], start[n + 1]):
             t = place[target[k]]

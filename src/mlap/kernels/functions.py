@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -48,149 +48,194 @@ class SortedArcs:
         return compiled.sort_arcs(self.source, self.target, self.num_nodes)
 
 
-def gin(
-    h: Tensor,
-    edges: Tensor,
-    kind: Tensor | None,
-    eps: Tensor,
-    arcs: SortedArcs,
-    nodes: Tensor | None,
-    weight: Tensor,
-    bias: Tensor,
-    last_weight: Tensor,
-    last_bias: Tensor,
-) -> Tensor:
-    """Linear – ReLU – Linear of `(1 + eps) h[n] + Σ relu(h[source] + edges[kind])` over the arcs into node n.
+class Finish(NamedTuple):
+    """What follows a message-passing layer: GraphNorm if there is one, ReLU if wanted, dropout.
+
+    Args:
+        relu: whether ReLU is wanted.
+        draw: what is dropped, see `mlap.nn.dropout.Draw`.
+        norm: weight, bias and mean scale of GraphNorm; empty if there is none.
+        norm_eps: its ε.
+    """
+
+    relu: bool = False
+    draw: tuple[int, int, float] = (0, 0, 1.0)
+    norm: Sequence[Tensor] = ()
+    norm_eps: float = 0.0
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether all stays as it is."""
+        return not (self.norm or self.relu or self.draw[1])
+
+
+class GinLayer(NamedTuple):
+    """A GIN layer and what follows it.
+
+    Args:
+        edges: one row for all arcs, one for each, or one for each kind of arc.
+        eps: a scalar.
+        weights: of f_NN, Linear – ReLU – Linear: weight and bias of the first layer, weight and bias of the second.
+        kind: the kind of each arc, if `edges` are of kinds.
+        alike: if some nodes are known to be alike here, the first of every kind and the kind of each node.
+        finish: what follows.
+    """
+
+    edges: Tensor
+    eps: Tensor
+    weights: Sequence[Tensor]
+    kind: Tensor | None = None
+    alike: tuple[Tensor, Tensor] | None = None
+    finish: Finish = Finish()
+
+    @property
+    def learned(self) -> tuple[Tensor, ...]:
+        """All tensors that have gradients."""
+        return self.edges, self.eps, *self.weights, *self.finish.norm
+
+
+def gin_layers(
+    h: Tensor, layers: Sequence[GinLayer], arcs: SortedArcs, ptr: Tensor | None = None, residual: bool = False
+) -> list[Tensor]:
+    """The outputs of layers one after the other, as one function: torch's bookkeeping would cost more than the loops.
+
+    A layer is Linear – ReLU – Linear of `(1 + eps) h[n] + Σ relu(h[source] + edges[kind])` over the arcs into node n,
+    and what follows it.
 
     Args:
         h: the nodes `(N, c)`.
-        edges: one row for all arcs, one for each, or one for each kind of arc.
-        kind: the kind of each arc, in the last case.
-        eps: a scalar.
+        layers: the layers.
         arcs: the arcs.
-        nodes: the nodes n for which this is wanted, each once; all unless given.
-        weight: the first layer's weight; the others follow.
-        bias: its bias.
-        last_weight: the second layer's weight.
-        last_bias: its bias.
+        ptr: where each graph's nodes begin, which GraphNorm needs.
+        residual: whether each layer adds its input to its output.
     """
-    result: Tensor = _apply(_Gin, h, edges, kind, 1 + eps, arcs, nodes, weight, bias, last_weight, last_bias)
-    return result
+    stack = _Stack(layers, arcs, ptr, residual, torch.is_grad_enabled())
+    return list(_apply(_GinLayers, stack, h, *(tensor for layer in layers for tensor in layer.learned)))
 
 
-class _Gin(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        h: Tensor,
-        edges: Tensor,
-        kind: Tensor | None,
-        factor: Tensor,
-        arcs: SortedArcs,
-        nodes: Tensor | None,
-        weight: Tensor,
-        bias: Tensor,
-        last_weight: Tensor,
-        last_bias: Tensor,
-    ) -> Tensor:
-        ctx.arcs = arcs
-        ctx.kind = NO_KIND if kind is None else _array(kind)
-        ctx.nodes = arcs.all_nodes if nodes is None else _array(nodes)
-        rows, vectors, scalar = _arrays(h, edges, factor.reshape(1))
-        collected = _tensor(
-            compiled.collect(rows, vectors, ctx.kind, scalar, ctx.nodes, *arcs.into, threads_for(h.numel()))
+class _Stack(NamedTuple):
+    layers: Sequence[GinLayer]
+    arcs: SortedArcs
+    ptr: Tensor | None
+    residual: bool
+    differentiable: bool
+
+    def of(self, layer: GinLayer) -> tuple[Array, Array]:
+        """The kind of each arc, and the nodes to compute."""
+        return (
+            NO_KIND if layer.kind is None else _array(layer.kind),
+            self.arcs.all_nodes if layer.alike is None else _array(layer.alike[0]),
         )
-        hidden, out = _two_layers(collected, weight, bias, last_weight, last_bias)
-        ctx.save_for_backward(h, edges, factor, collected, hidden, weight, last_weight)
+
+
+class _GinLayers(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, stack: _Stack, h: Tensor, *learned: Tensor) -> tuple[Tensor, ...]:
+        levels: list[Tensor] = []
+        saved: list[Tensor] = []
+        ctx.ends = []
+        for layer in stack.layers:
+            kind, nodes = stack.of(layer)
+            rows, edges, eps = _arrays(h, layer.edges, layer.eps)
+            threads = threads_for(rows.size)
+            collected = _tensor(compiled.collect(rows, edges, kind, eps, nodes, *stack.arcs.into, threads))
+            hidden, out = _two_layers(collected, *layer.weights)
+            if layer.alike is not None:
+                out = out.index_select(0, layer.alike[1])
+            out, finished = _finish(out, layer.finish, stack.ptr)
+            if stack.differentiable:
+                saved += (h, collected, hidden, *finished)
+                ctx.ends.append(len(saved))
+            h = out + h if stack.residual else out
+            levels.append(h)
+        ctx.stack = stack
+        ctx.save_for_backward(*saved, *learned)  # the latter so that torch sees whether they were changed meanwhile
+        ctx.set_materialize_grads(False)
+        return tuple(levels)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        stack: _Stack = ctx.stack
+        saved = ctx.saved_tensors
+        found: list[Tensor | None] = []
+        grad: Tensor | None = None
+        for number, layer in reversed(list(enumerate(stack.layers))):
+            above = grads[number]
+            grad = above if grad is None else grad if above is None else grad + above
+            if grad is None:  # nobody wants this level, or one above it
+                found[:0] = [None] * len(layer.learned)
+                continue
+            h, collected, hidden, *finished = saved[ctx.ends[number - 1] if number else 0 : ctx.ends[number]]
+            grad_out, grad_norm = _finish_backward(grad, finished, layer.finish, stack.ptr)
+            if layer.alike is not None:
+                first, of_node = layer.alike
+                grad_out = torch.ops.aten.embedding_dense_backward(grad_out, of_node, len(first), -1, False)
+            weight, _, last_weight, _ = layer.weights
+            grad_hidden, *grad_weights = _two_layers_backward(grad_out, collected, hidden, last_weight)
+            kind, nodes = stack.of(layer)
+            grad_collected, rows, edges, eps = _arrays(grad_hidden @ weight, h, layer.edges, layer.eps)
+            threads = threads_for(rows.size)
+            grad_h, grad_edges, grad_eps = map(
+                _tensor,
+                compiled.collect_backward(grad_collected, rows, edges, kind, eps, nodes, *stack.arcs.out_of, threads),
+            )
+            found[:0] = [grad_edges, grad_eps, *grad_weights, *grad_norm]
+            grad = grad_h + grad if stack.residual else grad_h
+        return None, grad, *found
+
+
+def finish(x: Tensor, how: Finish, ptr: Tensor | None = None) -> Tensor:
+    """What follows a layer that returned nodes `x` `(N, c)`; GraphNorm needs to know where each graph's begin."""
+    finished: Tensor = x if how.is_nothing else _apply(_Finish, how, ptr, x, *how.norm)
+    return finished
+
+
+class _Finish(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, how: Finish, ptr: Tensor | None, x: Tensor, *norm: Tensor) -> Tensor:
+        out, finished = _finish(x, how, ptr)
+        ctx.how, ctx.ptr = how, ptr
+        ctx.save_for_backward(*norm, *finished)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        h, edges, factor, collected, hidden, weight, last_weight = ctx.saved_tensors
-        grad_hidden, *grads = _two_layers_backward(grad, collected, hidden, last_weight)
-        grad_collected, rows, vectors, scalar = _arrays(grad_hidden @ weight, h, edges, factor.reshape(1))
-        grad_h, grad_edges, grad_factor = compiled.collect_backward(
-            grad_collected, rows, vectors, ctx.kind, scalar, ctx.nodes, *ctx.arcs.out_of, threads_for(h.numel())
-        )
-        return _tensor(grad_h), _tensor(grad_edges), None, factor.new_tensor(grad_factor), None, None, *grads
+        finished = ctx.saved_tensors[len(ctx.how.norm) :]
+        grad_x, grad_norm = _finish_backward(grad, finished, ctx.how, ctx.ptr)
+        return None, None, grad_x, *grad_norm
 
 
-def activate(x: Tensor, relu: bool, seed: int, dropped: int, scale: float) -> Tensor:
-    """Dropout of `x`, or of `relu(x)`.
-
-    Args:
-        x: any tensor.
-        relu: whether ReLU comes first.
-        seed: what random bits are made of, sixteen per element.
-        dropped: an element whose bits, as a number, are smaller than this is dropped.
-        scale: what the others are multiplied by.
-    """
-    result: Tensor = _apply(_Activate, x, relu, seed, dropped, scale)
-    return result
-
-
-class _Activate(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, relu: bool, seed: int, dropped: int, scale: float) -> Tensor:
-        ctx.scale = scale
-        out, ctx.passed = compiled.activate(_array(x), relu, seed, dropped, scale, threads_for(x.numel()))
-        return _tensor(out)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        grad_x = compiled.activate_backward(_array(grad), ctx.passed, ctx.scale, threads_for(grad.numel()))
-        return _tensor(grad_x), None, None, None, None
+def _finish(x: Tensor, how: Finish, ptr: Tensor | None) -> tuple[Tensor, Sequence[Tensor]]:
+    """What follows a layer, and what its gradient needs."""
+    if how.is_nothing:
+        return x, ()
+    threads = threads_for(x.numel())
+    if not how.norm:
+        out, passed = map(_tensor, compiled.activate(_array(x), how.relu, *how.draw, threads))
+        return out, (passed,)
+    assert ptr is not None
+    arrays = _arrays(x, ptr, *how.norm)
+    out, *known = map(_tensor, compiled.normalise(*arrays, how.norm_eps, how.relu, *how.draw, threads))
+    return out, (x, *known)
 
 
-def normalise(
-    x: Tensor,
-    ptr: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    mean_scale: Tensor,
-    eps: float,
-    relu: bool,
-    seed: int,
-    dropped: int,
-    scale: float,
-) -> Tensor:
-    """GraphNorm of nodes `x` `(N, c)` sorted by graph, followed by ReLU if wanted and dropout: see `activate`."""
-    result: Tensor = _apply(_Normalise, x, ptr, weight, bias, mean_scale, eps, relu, seed, dropped, scale)
-    return result
-
-
-class _Normalise(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        ptr: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        mean_scale: Tensor,
-        eps: float,
-        relu: bool,
-        seed: int,
-        dropped: int,
-        scale: float,
-    ) -> Tensor:
-        ctx.save_for_backward(x, ptr, weight, mean_scale)
-        ctx.scale = scale
-        out, ctx.passed, ctx.mean, ctx.inverse = compiled.normalise(
-            *_arrays(x, ptr, weight, bias, mean_scale), eps, relu, seed, dropped, scale, threads_for(x.numel())
-        )
-        return _tensor(out)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, ptr, weight, mean_scale = _arrays(*ctx.saved_tensors)
-        grad_x, learned = compiled.normalise_backward(
-            _array(grad), x, ctx.passed, ctx.mean, ctx.inverse, ptr, weight, mean_scale, ctx.scale, threads_for(x.size)
-        )
-        return _tensor(grad_x), None, *_tensor(learned).unbind(), None, None, None, None, None
+def _finish_backward(
+    grad: Tensor, finished: Sequence[Tensor], how: Finish, ptr: Tensor | None
+) -> tuple[Tensor, Sequence[Tensor]]:
+    """The gradients for `x`, and for weight, bias and mean scale of GraphNorm."""
+    if how.is_nothing:
+        return grad, ()
+    threads = threads_for(grad.numel())
+    scale = how.draw[2]
+    if not how.norm:
+        return _tensor(compiled.activate_backward(*_arrays(grad, *finished), scale, threads)), ()
+    assert ptr is not None
+    weight, _, mean_scale = how.norm
+    arrays = _arrays(grad, *finished, ptr, weight, mean_scale)
+    grad_x, learned = map(_tensor, compiled.normalise_backward(*arrays, scale, threads))
+    return grad_x, learned.unbind()
 
 
 def two_layers(x: Tensor, weight: Tensor, bias: Tensor, last_weight: Tensor, last_bias: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,10 @@ from mlap.errors import UsageError, unknown
 from mlap.nn.convs import CONVS, Arcs, GINLayer
 from mlap.nn.dropout import Dropout
 from mlap.nn.encoders import Describes, make_encoder
+from mlap.nn.environments import Environments
+
+if TYPE_CHECKING:
+    from mlap.kernels.functions import Finish, GinLayer
 
 #: name → a function of the number of channels that makes the module
 NORMS: dict[str, Callable[[int], nn.Module]] = {
@@ -84,48 +89,83 @@ class Backbone(nn.Module):
             ptr: `(dim_size + 1,)`, where each graph's nodes begin, if they are sorted by graph; for speed.
             kind: `(N,)`, which rows of `h` are alike, if it is known; for speed.
         """
-        levels: list[Tensor] = []
         arcs = Arcs(edge_index, edge_attr, len(h))
-        for conv, norm in zip(self.convs, self.norms, strict=True):
+        alike = self._alike(kind if kernels.on_host(h) else None, arcs, index, dim_size)
+        layers = self._for_kernels(h, arcs, alike, ptr)
+        if layers is not None:
+            from mlap.kernels import functions
+
+            return functions.gin_layers(h, layers, arcs.sorted, ptr, self.residual)
+        levels: list[Tensor] = []
+        for number, conv in enumerate(self.convs):
             below = h
-            relu = len(levels) < len(self.convs) - 1
             if isinstance(conv, GINLayer):
-                alike = conv.alike(kind, arcs) if kind is not None and kernels.on_host(h) else None
-                h = conv(h, edge_index, edge_attr, arcs, alike)
-                kind = None if alike is None else self._kind_above(alike.of_node, index, dim_size)
+                h = conv(h, edge_index, edge_attr, arcs, alike[number])
             else:
                 h = conv(h, edge_index, edge_attr)
-            h = self._finish(h, norm, relu, index, dim_size, ptr)
+            h = self._finish(h, number, index, dim_size, ptr)
             if self.residual:
                 h = h + below
             levels.append(h)
         return levels
 
-    def _kind_above(self, environment: Tensor, index: Tensor, dim_size: int) -> Tensor | None:
-        """Which nodes are alike in the output of a layer, given those that are before normalisation and dropout.
+    def _alike(self, kind: Tensor | None, arcs: Arcs, index: Tensor, dim_size: int) -> list[Environments | None]:
+        """For each layer, which nodes are alike in its output before normalisation and dropout, if it is known.
 
-        Not if gradients are wanted: those of alike nodes would all be given to one of them.
+        Above the first layer it is as long as nothing random happens, and unless gradients are wanted: those of alike
+        nodes would all be given to one of them.
         """
-        if self.dropout.dropped or torch.is_grad_enabled():
-            return None
-        return environment * dim_size + index if self.norm_per_graph else environment
+        found: list[Environments | None] = []
+        for conv in self.convs:
+            here = conv.alike(kind, arcs) if kind is not None and isinstance(conv, GINLayer) else None
+            found.append(here)
+            if here is None or self.dropout.dropped or torch.is_grad_enabled():
+                kind = None
+            else:
+                kind = here.of_node * dim_size + index if self.norm_per_graph else here.of_node
+        return found
 
-    def _finish(
-        self, h: Tensor, norm: nn.Module, relu: bool, index: Tensor, dim_size: int, ptr: Tensor | None
-    ) -> Tensor:
-        """What follows message passing: normalisation, ReLU if wanted, dropout."""
-        fast = kernels.usable(h)
-        if fast and isinstance(norm, GraphNorm) and ptr is not None:
+    def _for_kernels(
+        self, h: Tensor, arcs: Arcs, alike: Sequence[Environments | None], ptr: Tensor | None
+    ) -> list[GinLayer] | None:
+        """All layers with what follows them as the kernels take them; `None` where they cannot compute them."""
+        for norm in self.norms:
+            if not (
+                kernels.may_replace(norm, nn.Identity) or (ptr is not None and kernels.may_replace(norm, GraphNorm))
+            ):
+                return None
+        layers: list[GinLayer] = []
+        for conv, environment in zip(self.convs, alike, strict=True):
+            layer = conv.for_kernels(h, arcs, environment) if kernels.may_replace(conv, GINLayer) else None
+            if layer is None:
+                return None
+            layers.append(layer)
+        return [layer._replace(finish=self._following(number)) for number, layer in enumerate(layers)]
+
+    def _following(self, number: int, normalised: bool = False) -> Finish:
+        """What follows a layer as the kernels take it, with GraphNorm unless that has been done."""
+        from mlap.kernels.functions import Finish
+
+        relu, draw, norm = self._relu(number), self.dropout.draw(), self.norms[number]
+        if normalised or not isinstance(norm, GraphNorm):
+            return Finish(relu, draw)
+        return Finish(relu, draw, (norm.weight, norm.bias, norm.mean_scale), norm.eps)
+
+    def _relu(self, number: int) -> bool:
+        """Whether ReLU follows a layer, counted from 0: all but the last."""
+        return number < len(self.convs) - 1
+
+    def _finish(self, h: Tensor, number: int, index: Tensor, dim_size: int, ptr: Tensor | None) -> Tensor:
+        """What follows a layer: normalisation, ReLU if wanted, dropout."""
+        norm = self.norms[number]
+        normalised = not (ptr is not None and kernels.usable(h) and kernels.may_replace(norm, GraphNorm))
+        if normalised:
+            h = norm(h, index, dim_size) if self.norm_per_graph else norm(h)
+        if kernels.usable(h):
             from mlap.kernels import functions
 
-            learned = norm.weight, norm.bias, norm.mean_scale
-            return functions.normalise(h, ptr, *learned, norm.eps, relu, *self.dropout.draw())
-        h = norm(h, index, dim_size) if self.norm_per_graph else norm(h)
-        if fast and (relu or self.dropout.training):
-            from mlap.kernels import functions
-
-            return functions.activate(h, relu, *self.dropout.draw())
-        finished: Tensor = self.dropout(h.relu() if relu else h)
+            return functions.finish(h, self._following(number, normalised), ptr)
+        finished: Tensor = self.dropout(h.relu() if self._relu(number) else h)
         return finished
 
 

@@ -24,7 +24,7 @@ from mlap.nn.environments import Environments, environments
 from mlap.nn.mlp import TwoLayers
 
 if TYPE_CHECKING:
-    from mlap.kernels.functions import SortedArcs
+    from mlap.kernels.functions import GinLayer, SortedArcs
 
 
 class Arcs:
@@ -90,15 +90,23 @@ class GINLayer(nn.Module):
         result is the same, so that it is computed once.
         """
         arcs = arcs or Arcs(edge_index, edge_attr, len(h))
-        edges, edge_kind = arcs.features.encoded(self.edge_encoder)
-        if isinstance(self.nn, TwoLayers) and kernels.usable(h, edges, self.eps, *self.nn.weights):
+        layer = self.for_kernels(h, arcs, alike)
+        if layer is not None:
             from mlap.kernels import functions
 
-            nodes = None if alike is None else alike.first
-            updated: Tensor = functions.gin(h, edges, edge_kind, self.eps, arcs.sorted, nodes, *self.nn.weights)
-        else:
-            updated = self.nn(_collect(h, edges, edge_kind, self.eps, edge_index, alike))
+            return functions.gin_layers(h, [layer], arcs.sorted)[0]
+        edges, edge_kind = arcs.features.encoded(self.edge_encoder)
+        updated: Tensor = self.nn(_collect(h, edges, edge_kind, self.eps, edge_index, alike))
         return updated if alike is None else F.embedding(alike.of_node, updated)
+
+    def for_kernels(self, h: Tensor, arcs: Arcs, alike: Environments | None) -> GinLayer | None:
+        """This layer as the kernels take it; `None` where they cannot compute it."""
+        if not (kernels.may_replace(self.nn, TwoLayers) and kernels.usable(h, self.eps, *self.nn.weights)):
+            return None
+        from mlap.kernels.functions import GinLayer
+
+        edges, kind = arcs.features.encoded(self.edge_encoder)
+        return GinLayer(edges, self.eps, self.nn.weights, kind, alike) if edges.dtype == h.dtype else None
 
     def alike(self, kind: Tensor, arcs: Arcs) -> Environments | None:
         """For which nodes the result is the same, where `kind` `(N,)` says which rows of `h` are; `None` if for few."""

@@ -56,7 +56,7 @@ class AttentionPooling(nn.Module):
         `ptr` says the same as `index`; where it is given, too, nodes are known to be sorted by graph.
         """
         gate = self.gate
-        weights = gate.weights if isinstance(gate, TwoLayers) else ()
+        weights = gate.weights if kernels.may_replace(gate, TwoLayers) else ()
         if ptr is not None and len(ptr) == dim_size + 1 and weights and kernels.usable(x, *weights):
             from mlap.kernels import functions
 
