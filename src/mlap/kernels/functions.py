@@ -94,95 +94,52 @@ class GinLayer(NamedTuple):
         return self.edges, self.eps, *self.weights, *self.finish.norm
 
 
-def gin_layers(
-    h: Tensor, layers: Sequence[GinLayer], arcs: SortedArcs, ptr: Tensor | None = None, residual: bool = False
-) -> list[Tensor]:
-    """The outputs of layers one after the other, as one function: torch's bookkeeping would cost more than the loops.
+def gin_layer(h: Tensor, layer: GinLayer, arcs: SortedArcs, ptr: Tensor | None = None) -> Tensor:
+    """A layer and what follows it, as one function: torch's bookkeeping costs more than the loops in between.
 
-    A layer is Linear – ReLU – Linear of `(1 + eps) h[n] + Σ relu(h[source] + edges[kind])` over the arcs into node n,
-    and what follows it.
+    A layer is Linear – ReLU – Linear of `(1 + eps) h[n] + Σ relu(h[source] + edges[kind])` over the arcs into node n.
 
     Args:
         h: the nodes `(N, c)`.
-        layers: the layers.
+        layer: the layer.
         arcs: the arcs.
         ptr: where each graph's nodes begin, which GraphNorm needs.
-        residual: whether each layer adds its input to its output.
     """
-    stack = _Stack(layers, arcs, ptr, residual, torch.is_grad_enabled())
-    return list(_apply(_GinLayers, stack, h, *(tensor for layer in layers for tensor in layer.learned)))
+    result: Tensor = _apply(_GinLayer, layer, arcs, ptr, h, *layer.learned)
+    return result
 
 
-class _Stack(NamedTuple):
-    layers: Sequence[GinLayer]
-    arcs: SortedArcs
-    ptr: Tensor | None
-    residual: bool
-    differentiable: bool
-
-    def of(self, layer: GinLayer) -> tuple[Array, Array]:
-        """The kind of each arc, and the nodes to compute."""
-        return (
-            NO_KIND if layer.kind is None else _array(layer.kind),
-            self.arcs.all_nodes if layer.alike is None else _array(layer.alike[0]),
-        )
-
-
-class _GinLayers(torch.autograd.Function):
+class _GinLayer(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, stack: _Stack, h: Tensor, *learned: Tensor) -> tuple[Tensor, ...]:
-        levels: list[Tensor] = []
-        saved: list[Tensor] = []
-        ctx.ends = []
-        for layer in stack.layers:
-            kind, nodes = stack.of(layer)
-            rows, edges, eps = _arrays(h, layer.edges, layer.eps)
-            threads = threads_for(rows.size)
-            collected = _tensor(compiled.collect(rows, edges, kind, eps, nodes, *stack.arcs.into, threads))
-            hidden, out = _two_layers(collected, *layer.weights)
-            if layer.alike is not None:
-                out = out.index_select(0, layer.alike[1])
-            out, finished = _finish(out, layer.finish, stack.ptr)
-            if stack.differentiable:
-                saved += (h, collected, hidden, *finished)
-                ctx.ends.append(len(saved))
-            h = out + h if stack.residual else out
-            levels.append(h)
-        ctx.stack = stack
-        ctx.save_for_backward(*saved, *learned)  # the latter so that torch sees whether they were changed meanwhile
-        ctx.set_materialize_grads(False)
-        return tuple(levels)
+    def forward(ctx: Any, layer: GinLayer, arcs: SortedArcs, ptr: Tensor | None, h: Tensor, *learned: Tensor) -> Tensor:
+        ctx.kind = NO_KIND if layer.kind is None else _array(layer.kind)
+        ctx.nodes = arcs.all_nodes if layer.alike is None else _array(layer.alike[0])
+        rows, edges, eps = _arrays(h, layer.edges, layer.eps)
+        collected = _tensor(compiled.collect(rows, edges, ctx.kind, eps, ctx.nodes, *arcs.into, threads_for(rows.size)))
+        hidden, out = _two_layers(collected, *layer.weights)
+        if layer.alike is not None:
+            out = out.index_select(0, layer.alike[1])
+        out, finished = _finish(out, layer.finish, ptr)
+        ctx.layer, ctx.arcs, ctx.ptr = layer, arcs, ptr
+        ctx.save_for_backward(*learned, h, collected, hidden, *finished)
+        return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        stack: _Stack = ctx.stack
-        saved = ctx.saved_tensors
-        found: list[Tensor | None] = []
-        grad: Tensor | None = None
-        for number, layer in reversed(list(enumerate(stack.layers))):
-            above = grads[number]
-            grad = above if grad is None else grad if above is None else grad + above
-            if grad is None:  # nobody wants this level, or one above it
-                found[:0] = [None] * len(layer.learned)
-                continue
-            h, collected, hidden, *finished = saved[ctx.ends[number - 1] if number else 0 : ctx.ends[number]]
-            grad_out, grad_norm = _finish_backward(grad, finished, layer.finish, stack.ptr)
-            if layer.alike is not None:
-                first, of_node = layer.alike
-                grad_out = torch.ops.aten.embedding_dense_backward(grad_out, of_node, len(first), -1, False)
-            weight, _, last_weight, _ = layer.weights
-            grad_hidden, *grad_weights = _two_layers_backward(grad_out, collected, hidden, last_weight)
-            kind, nodes = stack.of(layer)
-            grad_collected, rows, edges, eps = _arrays(grad_hidden @ weight, h, layer.edges, layer.eps)
-            threads = threads_for(rows.size)
-            grad_h, grad_edges, grad_eps = map(
-                _tensor,
-                compiled.collect_backward(grad_collected, rows, edges, kind, eps, nodes, *stack.arcs.out_of, threads),
-            )
-            found[:0] = [grad_edges, grad_eps, *grad_weights, *grad_norm]
-            grad = grad_h + grad if stack.residual else grad_h
-        return None, grad, *found
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        layer: GinLayer = ctx.layer
+        h, collected, hidden, *finished = ctx.saved_tensors[len(layer.learned) :]
+        grad, grad_norm = _finish_backward(grad, finished, layer.finish, ctx.ptr)
+        if layer.alike is not None:
+            first, of_node = layer.alike
+            grad = torch.ops.aten.embedding_dense_backward(grad, of_node, len(first), -1, False)
+        weight, _, last_weight, _ = layer.weights
+        grad_hidden, *grad_weights = _two_layers_backward(grad, collected, hidden, last_weight)
+        grad_collected, rows, edges, eps = _arrays(grad_hidden @ weight, h, layer.edges, layer.eps)
+        grads = compiled.collect_backward(
+            grad_collected, rows, edges, ctx.kind, eps, ctx.nodes, *ctx.arcs.out_of, threads_for(rows.size)
+        )
+        return None, None, None, *map(_tensor, grads), *grad_weights, *grad_norm
 
 
 def finish(x: Tensor, how: Finish, ptr: Tensor | None = None) -> Tensor:

@@ -91,19 +91,17 @@ class Backbone(nn.Module):
         """
         arcs = Arcs(edge_index, edge_attr, len(h))
         alike = self._alike(kind if kernels.on_host(h) else None, arcs, index, dim_size)
-        layers = self._for_kernels(h, arcs, alike, ptr)
-        if layers is not None:
-            from mlap.kernels import functions
-
-            return functions.gin_layers(h, layers, arcs.sorted, ptr, self.residual)
         levels: list[Tensor] = []
         for number, conv in enumerate(self.convs):
             below = h
-            if isinstance(conv, GINLayer):
-                h = conv(h, edge_index, edge_attr, arcs, alike[number])
+            layer = self._for_kernels(number, h, arcs, alike[number], ptr)
+            if layer is not None:
+                from mlap.kernels import functions
+
+                h = functions.gin_layer(h, layer, arcs.sorted, ptr)
             else:
-                h = conv(h, edge_index, edge_attr)
-            h = self._finish(h, number, index, dim_size, ptr)
+                more = (arcs, alike[number]) if isinstance(conv, GINLayer) else ()
+                h = self._finish(conv(h, edge_index, edge_attr, *more), number, index, dim_size, ptr)
             if self.residual:
                 h = h + below
             levels.append(h)
@@ -126,21 +124,13 @@ class Backbone(nn.Module):
         return found
 
     def _for_kernels(
-        self, h: Tensor, arcs: Arcs, alike: Sequence[Environments | None], ptr: Tensor | None
-    ) -> list[GinLayer] | None:
-        """All layers with what follows them as the kernels take them; `None` where they cannot compute them."""
-        for norm in self.norms:
-            if not (
-                kernels.may_replace(norm, nn.Identity) or (ptr is not None and kernels.may_replace(norm, GraphNorm))
-            ):
-                return None
-        layers: list[GinLayer] = []
-        for conv, environment in zip(self.convs, alike, strict=True):
-            layer = conv.for_kernels(h, arcs, environment) if kernels.may_replace(conv, GINLayer) else None
-            if layer is None:
-                return None
-            layers.append(layer)
-        return [layer._replace(finish=self._following(number)) for number, layer in enumerate(layers)]
+        self, number: int, h: Tensor, arcs: Arcs, alike: Environments | None, ptr: Tensor | None
+    ) -> GinLayer | None:
+        """A layer with what follows it as the kernels take it; `None` where they cannot compute it."""
+        conv, norm = self.convs[number], self.norms[number]
+        known = kernels.may_replace(norm, nn.Identity) or (ptr is not None and kernels.may_replace(norm, GraphNorm))
+        layer = conv.for_kernels(h, arcs, alike) if known and kernels.may_replace(conv, GINLayer) else None
+        return None if layer is None else layer._replace(finish=self._following(number))
 
     def _following(self, number: int, normalised: bool = False) -> Finish:
         """What follows a layer as the kernels take it, with GraphNorm unless that has been done."""

@@ -94,7 +94,7 @@ class GINLayer(nn.Module):
         if layer is not None:
             from mlap.kernels import functions
 
-            return functions.gin_layers(h, [layer], arcs.sorted)[0]
+            return functions.gin_layer(h, layer, arcs.sorted)
         edges, edge_kind = arcs.features.encoded(self.edge_encoder)
         updated: Tensor = self.nn(_collect(h, edges, edge_kind, self.eps, edge_index, alike))
         return updated if alike is None else F.embedding(alike.of_node, updated)
