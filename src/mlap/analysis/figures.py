@@ -85,7 +85,7 @@ def weights_plot(weights: NDArray[np.float64]) -> Plot:
         axes.set_title(
             "layer weights of 1 run" if len(weights) == 1 else f"layer weights, {len(weights)} runs, a line each"
         )
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.1 * weights.max())
     rows = [
         {"run": number, "level": int(level), "weight": float(weight)}
         for number, run in enumerate(weights)
