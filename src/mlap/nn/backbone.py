@@ -132,14 +132,14 @@ class Backbone(nn.Module):
         layer = conv.for_kernels(h, arcs, alike) if known and kernels.may_replace(conv, GINLayer) else None
         return None if layer is None else layer._replace(finish=self._following(number))
 
-    def _following(self, number: int, normalised: bool = False) -> Finish:
-        """What follows a layer as the kernels take it, with GraphNorm unless that has been done."""
+    def _following(self, number: int, normalise: bool = True) -> Finish:
+        """What follows a layer as the kernels take it, GraphNorm among it if there is one and it is not done yet."""
         from mlap.kernels.functions import Finish
 
         relu, draw, norm = self._relu(number), self.dropout.draw(), self.norms[number]
-        if normalised or not isinstance(norm, GraphNorm):
-            return Finish(relu, draw)
-        return Finish(relu, draw, (norm.weight, norm.bias, norm.mean_scale), norm.eps)
+        if normalise and isinstance(norm, GraphNorm):
+            return Finish(relu, draw, (norm.weight, norm.bias, norm.mean_scale), norm.eps)
+        return Finish(relu, draw)
 
     def _relu(self, number: int) -> bool:
         """Whether ReLU follows a layer, counted from 0: all but the last."""
@@ -148,13 +148,14 @@ class Backbone(nn.Module):
     def _finish(self, h: Tensor, number: int, index: Tensor, dim_size: int, ptr: Tensor | None) -> Tensor:
         """What follows a layer: normalisation, ReLU if wanted, dropout."""
         norm = self.norms[number]
-        normalised = not (ptr is not None and kernels.usable(h) and kernels.may_replace(norm, GraphNorm))
-        if normalised:
+        fast = kernels.usable(h)
+        fast_norm = fast and ptr is not None and kernels.may_replace(norm, GraphNorm)
+        if not fast_norm:
             h = norm(h, index, dim_size) if self.norm_per_graph else norm(h)
-        if kernels.usable(h):
+        if fast:
             from mlap.kernels import functions
 
-            return functions.finish(h, self._following(number, normalised), ptr)
+            return functions.finish(h, self._following(number, normalise=fast_norm), ptr)
         finished: Tensor = self.dropout(h.relu() if self._relu(number) else h)
         return finished
 
