@@ -95,6 +95,12 @@ def test_models_are_kept_on_request(tmp_path: Path, data: tuple[str, GraphSet]) 
     assert load_run(folder).recipe == run.recipe  # kept is kept
 
 
+def test_a_run_has_the_threads_that_the_user_gives_it(tmp_path: Path, data: tuple[str, GraphSet]) -> None:
+    sweep(tiny_plan(), data[0], tmp_path / "s.db", engine=LocalEngine(1, cpus=2), keep_models=True)
+    (folder,) = (tmp_path / "s.db.runs").iterdir()
+    assert load_run(folder).config["threads"] == 2
+
+
 @pytest.mark.parametrize("keep_models", [False, True])
 def test_what_a_killed_driver_did_not_clear_up_is_cleared_up(
     tmp_path: Path, data: tuple[str, GraphSet], keep_models: bool

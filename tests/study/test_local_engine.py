@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mlap.errors import MlapError
+from mlap.errors import MlapError, UsageError
 from mlap.study import local_engine
 from mlap.study.engine import Died, Done, EpochDone, Event, Failed, Job
 from mlap.study.local_engine import LocalEngine
@@ -157,3 +157,18 @@ def test_a_done_event_is_whole(engine: LocalEngine) -> None:
     engine.submit(job("a", "done"))
     (event,) = collect(engine, 1)
     assert event == Done("a", {"test_score": None}, [{"seconds": 0.1}], "h", "cpu", {})
+
+
+@pytest.mark.parametrize(("cores", "cpus", "capacity"), [(8, 1, 8), (8, 3, 2), (2, 4, 1)])
+def test_there_are_as_many_workers_as_the_cores_have_room_for(
+    cores: int, cpus: int, capacity: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_engine, "usable_cores", lambda: cores)
+    assert LocalEngine(cpus=cpus).capacity == capacity
+    assert LocalEngine(5, cpus=cpus).capacity == 5
+
+
+@pytest.mark.parametrize("cpus", [0, 0.5, 1.5, -1, float("nan"), float("inf")])
+def test_half_a_thread_is_refused(cpus: float) -> None:
+    with pytest.raises(UsageError, match="--cpus-per-run must be a whole number of threads on this machine"):
+        LocalEngine(cpus=cpus)

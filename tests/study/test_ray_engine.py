@@ -6,6 +6,7 @@ import dataclasses
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,18 @@ def test_a_run_too_large_for_any_node_is_refused(cluster: Any) -> None:
         RayEngine(cpus=2)
     with pytest.raises(UsageError, match=r"with 1 CPUs and 0\.5 GPUs: .* and 0 GPUs in all"):
         RayEngine(gpus=0.5)
+
+
+def test_a_run_has_as_many_threads_as_it_reserves(cluster: Any, data: tuple[str, GraphSet], tmp_path: Path) -> None:
+    larger = cluster.add_node(num_cpus=2, object_store_memory=SMALL_STORE)
+    try:
+        with closing(RayEngine(cpus=2)) as engine:
+            job = make_job(data, tmp_path)
+            engine.submit(job)
+            assert isinstance(finish(engine)[-1], Done)
+            assert load_run(job.work_dir).config["threads"] == 2
+    finally:
+        cluster.remove_node(larger)
 
 
 def test_a_node_is_killed_and_every_run_is_there_as_if_it_had_not_been(

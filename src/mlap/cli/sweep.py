@@ -75,7 +75,8 @@ def sweep(
         bool, typer.Option("--keep-models", help="Keep each run's directory with its weights in STUDY.runs.")
     ] = False,
     workers: Annotated[
-        int | None, typer.Option("--workers", "-w", min=1, help="Networks trained at once.  [default: one per core]")
+        int | None,
+        typer.Option("--workers", "-w", min=1, help="Networks trained at once.  [default: as many as cores allow]"),
     ] = None,
     engine: Annotated[
         str, typer.Option(metavar="local|ray", help="Where to run: on this machine, or on a Ray cluster.")
@@ -88,7 +89,7 @@ def sweep(
         ),
     ] = None,
     cpus_per_run: Annotated[
-        float | None, typer.Option(help="Processors that a run reserves on the Ray cluster.  [default: 1]")
+        float | None, typer.Option(help="Processors, and so threads, of a run.  [default: 1]")
     ] = None,
     gpus_per_run: Annotated[
         float | None,
@@ -237,7 +238,7 @@ def _device(device: str, engine: str, where: dict[str, Any]) -> str:
     if engine not in ("local", "ray"):
         raise unknown("engine", engine, ("local", "ray"))
     if engine == "local":
-        for name, option in (("address", "--address"), ("cpus", "--cpus-per-run"), ("gpus", "--gpus-per-run")):
+        for name, option in (("address", "--address"), ("gpus", "--gpus-per-run")):
             if where[name] is not None:
                 raise UsageError(f"{option} belongs to --engine ray")
         return resolve_device(device)
@@ -260,9 +261,9 @@ def _engine(engine: str, workers: int | None, device: str, graphs: GraphSet, whe
     """The engine; on a GPU, which all local workers would share, there is one unless the user says otherwise."""
     from mlap.study import LocalEngine, RayEngine
 
-    if engine == "local":
-        return LocalEngine(workers or (None if device == "cpu" else 1))
     given = {name: value for name, value in where.items() if value is not None}
+    if engine == "local":
+        return LocalEngine(workers or (None if device == "cpu" else 1), **given)
     return RayEngine(workers=workers, graphs=graphs, **given)
 
 

@@ -1,4 +1,4 @@
-"""The local engine: one process per worker, one torch thread each."""
+"""The local engine: one process per worker, one torch thread each unless the user says otherwise."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import IO, Any
 
-from mlap.errors import MlapError
+from mlap.errors import MlapError, UsageError
 from mlap.study.engine import Died, Done, EpochDone, Event, Failed, Job
 
 #: the worker looks for modules where the driver does, and not in the folder that happens to be the current one
 _START = "import sys; sys.path[:] = sys.argv[1:]; from mlap.study.worker import main; main()"
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 #: workers that die in a row before they are ready, after which something is wrong with all of them
 _MOST_STILLBORN = 5
 _EVENTS = {kind.__name__: kind for kind in (EpochDone, Done, Failed)}
@@ -34,11 +34,15 @@ class LocalEngine:
     """Runs jobs in processes on this machine; a process lives on from job to job.
 
     Args:
-        workers: how many processes; one per core unless given.
+        workers: how many processes; as many as the cores have room for unless given.
+        cpus: cores for each, which is the number of its torch threads.
     """
 
-    def __init__(self, workers: int | None = None) -> None:
-        self.capacity = workers or usable_cores()
+    def __init__(self, workers: int | None = None, *, cpus: float = 1) -> None:
+        if not (cpus >= 1 and float(cpus).is_integer()):
+            raise UsageError(f"--cpus-per-run must be a whole number of threads on this machine, got {cpus:g}")
+        self._cpus = int(cpus)
+        self.capacity = workers or max(1, usable_cores() // self._cpus)
         self._workers: list[_Worker] = []
         self._messages: queue.SimpleQueue[tuple[_Worker, dict[str, Any] | None]] = queue.SimpleQueue()
         self._stillborn = 0
@@ -47,7 +51,7 @@ class LocalEngine:
         """Give a job to an idle worker, or to a new one."""
         worker = next((worker for worker in self._workers if worker.job is None), None)
         if worker is None:
-            worker = _Worker(self._messages)
+            worker = _Worker(self._messages, self._cpus)
             self._workers.append(worker)
         worker.give(job)
 
@@ -97,7 +101,7 @@ class LocalEngine:
 class _Worker:
     """A worker process, seen from the driver."""
 
-    def __init__(self, messages: queue.SimpleQueue[tuple[_Worker, dict[str, Any] | None]]) -> None:
+    def __init__(self, messages: queue.SimpleQueue[tuple[_Worker, dict[str, Any] | None]], threads: int) -> None:
         self.job: Job | None = None
         self.ready = False
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the worker)
@@ -106,7 +110,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env={**os.environ, **_ONE_THREAD},
+            env={**os.environ, **dict.fromkeys(_THREADS, str(threads))},
         )
         self._reader = threading.Thread(target=self._read, args=(messages,), daemon=True)
         self._reader.start()

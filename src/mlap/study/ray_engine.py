@@ -36,7 +36,7 @@ _REMEDY = "start one with `ray start --head`, or use --address local"
 
 
 class RayEngine:
-    """Runs jobs on a Ray cluster. A run trains on one thread, as it does locally, whatever it reserves.
+    """Runs jobs on a Ray cluster. A run trains on as many threads as it reserves processors, and at least on one.
 
     Args:
         address: `auto` for the cluster that runs on this machine or that `RAY_ADDRESS` names, `ray://HOST:PORT` for
@@ -103,7 +103,7 @@ class RayEngine:
                 max_concurrency=2,  # it takes a job while a question is open
                 scheduling_strategy="SPREAD",
             )
-            worker = _Worker(actor.remote(mlap.__version__, self._graphs), self._token)
+            worker = _Worker(actor.remote(mlap.__version__, self._graphs, max(1, int(self._cpus))), self._token)
             self._workers.append(worker)
         worker.take(job)
 

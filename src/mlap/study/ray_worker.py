@@ -34,16 +34,17 @@ class RayWorker:
     Args:
         version: the driver's mlap; another one might train differently.
         graphs: the data of its jobs, if the driver sent them.
+        threads: torch threads of a run.
     """
 
-    def __init__(self, version: str, graphs: GraphSet | None) -> None:
+    def __init__(self, version: str, graphs: GraphSet | None, threads: int) -> None:
         if version != mlap.__version__:
             raise MlapError(
                 f"the driver has mlap {version} but the node {platform.node()} has {mlap.__version__}; install the same"
             )
         self._jobs: queue.SimpleQueue[tuple[Job, str]] = queue.SimpleQueue()
         self._events: queue.SimpleQueue[Event | Files] = queue.SimpleQueue()
-        threading.Thread(target=self._work, args=(graphs,), daemon=True).start()
+        threading.Thread(target=self._work, args=(graphs, threads), daemon=True).start()
 
     def hello(self) -> list[Event | Files]:
         """Say that the worker is ready."""
@@ -61,9 +62,9 @@ class RayWorker:
                 events.append(self._events.get_nowait())
         return events
 
-    def _work(self, graphs: GraphSet | None) -> None:
+    def _work(self, graphs: GraphSet | None, threads: int) -> None:
         try:
-            torch.set_num_threads(1)
+            torch.set_num_threads(threads)
             bench = Workbench(graphs)
             while True:
                 job, token = self._jobs.get()

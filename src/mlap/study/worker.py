@@ -31,7 +31,7 @@ def main() -> None:
     def send(event: EpochDone | Done | Failed) -> None:
         out.write(json.dumps({"event": type(event).__name__, **asdict(event)}) + "\n")
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     bench = Workbench()
     out.write(json.dumps({"event": "Ready"}) + "\n")
     while True:
