@@ -12,10 +12,7 @@ which other work on the machine hardly changes. Before that, a batch of each is 
 from __future__ import annotations
 
 import argparse
-import csv
 import math
-import os
-import platform
 import sys
 import tempfile
 import time
@@ -23,16 +20,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch_geometric
+from records import made_by, real_data, write
 from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
 
-import mlap
 from mlap.graphs import GraphSet
 from mlap.graphs.convert import to_pyg
 from mlap.graphs.sources import load_graphs
 
-ROOT = Path(__file__).resolve().parents[1]
 BATCH_SIZES = (20, 256)
 
 
@@ -41,11 +36,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=5, help="of each kind and batch size")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    folder = Path(os.environ.get("MLAP_TEST_DATA") or ROOT.parent / "shared" / "data") / "ogbg_molhiv"
-    if not folder.is_dir():
-        sys.exit(f"there is no folder {folder}; set MLAP_TEST_DATA to the folder that holds ogbg_molhiv")
     with tempfile.TemporaryDirectory() as root:
-        graphs = load_graphs(folder, root=root)
+        graphs = load_graphs(real_data("ogbg_molhiv"), root=root)
         before = resident()
         data = to_pyg(graphs)
         data_memory = resident() - before
@@ -53,25 +45,13 @@ def main() -> None:
         rows = [row for size in BATCH_SIZES for row in measure(graphs, data, size, options.epochs)]
         packed_memory = sum(file.stat().st_size for file in Path(root).rglob("*.bin")) >> 20
 
-    common = {
-        "epochs": options.epochs,
-        "command": " ".join(["python", "benchmarks/batching.py", *sys.argv[1:]]),
-        "versions": f"mlap {mlap.__version__}, torch {torch.__version__}, numpy {np.__version__}, "
-        f"torch_geometric {torch_geometric.__version__}, python {platform.python_version()}",
-        "machine": f"{platform.system()} {platform.machine()}, 1 thread, {os.cpu_count()} shared cores",
-    }
-    target = ROOT / "results" / "batching.csv"
-    with target.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*rows[0], "set_mb", *common], lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            memory = packed_memory if row["what"].startswith("mlap") else data_memory
-            writer.writerow({**row, "set_mb": memory, **common})
-            print(
-                f"batch {row['batch_size']:>3}  {row['what']:<16}{row['batches_per_second']:>8} batches/s  "
-                f"{row['microseconds_per_batch']:>7} µs  ratio {row['ratio']:>5}  set of {memory} MB"
-            )
-    print(f"written to {target.relative_to(ROOT)}")
+    for row in rows:
+        row["set_mb"] = packed_memory if row["what"].startswith("mlap") else data_memory
+        print(
+            f"batch {row['batch_size']:>3}  {row['what']:<16}{row['batches_per_second']:>8} batches/s  "
+            f"{row['microseconds_per_batch']:>7} µs  ratio {row['ratio']:>5}  set of {row['set_mb']} MB"
+        )
+    write("batching.csv", rows, {"epochs": options.epochs, **made_by("torch", "numpy", "torch_geometric")})
 
 
 def compare(graphs: GraphSet, data: list[Data]) -> None:

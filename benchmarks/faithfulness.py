@@ -11,35 +11,28 @@ looked for in $MLAP_TEST_DATA, by default `../shared/data` beside the checkout.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
-import shlex
-import sys
 from pathlib import Path
 
 import numpy as np
 import torch
+from records import DATA, ROOT, made_by, write
 
 import mlap
 from mlap.analysis.faithfulness import measure_faithfulness
-from mlap.analysis.style import csv_text
 from mlap.graphs.sources import load_graphs
 from mlap.training import Recipe, Run, load_run, train
-
-CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 def main() -> None:
     """Train or load, measure, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    data = Path(os.environ.get("MLAP_TEST_DATA") or CHECKOUT.parent / "shared" / "data")
-    parser.add_argument("--data", type=Path, default=data / "ogbg_molhiv", help="the data set")
+    parser.add_argument("--data", type=Path, default=DATA / "ogbg_molhiv", help="the data set")
     parser.add_argument(
         "--run", type=Path, nargs="+", default=[], help="trained runs; short ones are made unless given"
     )
     parser.add_argument("--epochs", type=int, default=6, help="of the short runs")
     parser.add_argument("--graphs", type=int, default=1000, help="test molecules, drawn at random")
-    parser.add_argument("--out", type=Path, default=CHECKOUT / "results" / "faithfulness.csv")
+    parser.add_argument("--out", default="faithfulness.csv", help="the file in results/")
     arguments = parser.parse_args()
 
     torch.set_num_threads(1)
@@ -64,14 +57,7 @@ def main() -> None:
             }
             rows.append(row)
             print(*row.values(), sep="  ", flush=True)
-    made = {
-        "command": "python " + shlex.join(["benchmarks/faithfulness.py", *sys.argv[1:]]),
-        "versions": f"mlap {mlap.__version__}, torch {torch.__version__}, python {platform.python_version()}",
-        "machine": f"{platform.system()} {platform.machine()}, CPU, 1 thread",
-    }
-    arguments.out.parent.mkdir(exist_ok=True)
-    arguments.out.write_text(csv_text([{**row, **made} for row in rows]), encoding="utf-8")
-    print(f"written to {arguments.out}")
+    write(arguments.out, rows, made_by("torch"))
 
 
 def short_run(graphs: mlap.GraphSet, norm: str, epochs: int) -> Path:
@@ -79,7 +65,7 @@ def short_run(graphs: mlap.GraphSet, norm: str, epochs: int) -> Path:
     recipe = Recipe.paper(
         "ogbg-molhiv", layers=3, width=64, norm=norm, epochs=epochs, batch_size=64, lr=1e-3, dropout=0.2
     )
-    path = CHECKOUT / "runs" / "faithfulness" / f"{norm}-{epochs}-epochs"
+    path = ROOT / "runs" / "faithfulness" / f"{norm}-{epochs}-epochs"
     train(recipe, graphs, path, resume=True, on_epoch=lambda epoch: print(f"norm {norm}: {epoch}", flush=True))
     return path
 

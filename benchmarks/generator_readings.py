@@ -19,21 +19,18 @@ Writes `results/generator_readings.csv`. Takes about 40 minutes of one core.
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
-import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from records import made_by, write
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
 from mlap.graphs import GraphSet, synthetic
 
-ROOT = Path(__file__).resolve().parents[1]
 EXTRA_EDGES = ((0, 2), (0, 3), (0, 4), (1, 3), (1, 4), (2, 4))
 SHARED = (0, 1, 2, 3, 4, "index", "random")
 #: which edges are single arcs → whether the extra edges are also tried the other way round
@@ -48,7 +45,6 @@ def main() -> None:
     parser.add_argument("--one-way", nargs="+", choices=list(ONE_WAY), default=list(ONE_WAY))
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # a regression that is stopped early is good enough to compare
-    command = " ".join(["python", "benchmarks/generator_readings.py", *sys.argv[1:]])
     rows: list[dict[str, Any]] = []
     ways = [(one_way, turned) for one_way in options.one_way for turned in ONE_WAY[one_way]]
     for (one_way, turned), types, shared in itertools.product(ways, itertools.combinations(EXTRA_EDGES, 3), SHARED):
@@ -56,17 +52,14 @@ def main() -> None:
         reading: dict[str, Any] = {"extra_edges": extra_edges, "shared_node": shared, "one_way": one_way}
         low, high = limit(synthetic(options.graphs_per_class, **reading))
         row = {"types": " ".join(f"{a}{b}" for a, b in extra_edges), "shared_node": shared, "one_way": one_way}
-        row |= {"limit_low": round(low, 3), "limit_high": round(high, 3), "wl_2": "", "wl_3": "", "command": command}
+        row |= {"limit_low": round(low, 3), "limit_high": round(high, 3), "wl_2": "", "wl_3": ""}
         if abs((low + high) / 2 - PAPER) < FAR:
             graphs = synthetic(**reading)
             for depth, colours in enumerate(weisfeiler_leman(graphs, 3)[1:], 2):
                 row[f"wl_{depth}"] = round(regression(graphs, colours), 3)
         rows.append(row)
-        print(*list(row.values())[:-1], flush=True)
-        with (ROOT / "results" / "generator_readings.csv").open("w", newline="", encoding="utf-8") as file:
-            table = csv.DictWriter(file, list(rows[0]))
-            table.writeheader()
-            table.writerows(rows)
+        print(*row.values(), flush=True)
+        write("generator_readings.csv", rows, made_by("numpy", "scikit-learn"))
 
 
 def limit(graphs: GraphSet) -> tuple[float, float]:

@@ -11,27 +11,23 @@ steps; the memory is the peak that steps add to a process of their own. The expo
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import math
-import os
 import resource
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
 import torch
+from records import ROOT, made_by, write
 from torch.nn import functional as F
 
-import mlap
 from mlap.graphs import GraphSet
 from mlap.nn import graph_network
 
-ROOT = Path(__file__).resolve().parents[1]
 USUAL = {"graphs": 50, "nodes": 25, "layers": 5, "width": 100}
 VALUES = {
     "graphs": [50, 100, 200, 400, 800],
@@ -64,7 +60,7 @@ def main() -> None:
             rows.append({"grows": name, "value": value, **{k: round(v, 2) for k, v in got.items()}, **exponents})
             print(*rows[-1].values(), flush=True)
             before = got
-    write(rows)
+    write("growth.csv", rows, made_by("torch"))
     draw(rows)
 
 
@@ -94,19 +90,6 @@ def random_graphs(graphs: int, nodes: int) -> GraphSet:
     pointer = np.arange(graphs + 1, dtype=np.int64)
     edges = np.random.RandomState(0).randint(0, nodes, (2, 2 * nodes * graphs))
     return GraphSet(pointer * nodes, pointer * 2 * nodes, edges, directed=True)
-
-
-def write(rows: list[dict[str, Any]]) -> None:
-    """The table, with what made it."""
-    common = {
-        "command": " ".join(["python", "benchmarks/growth.py", *sys.argv[1:]]),
-        "versions": f"mlap {mlap.__version__}, torch {torch.__version__}",
-        "hardware": f"{os.cpu_count()} cores",
-    }
-    with (ROOT / "results" / "growth.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, [*rows[0], *common])
-        table.writeheader()
-        table.writerows({**row, **common} for row in rows)
 
 
 def draw(rows: list[dict[str, Any]]) -> None:

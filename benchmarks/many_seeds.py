@@ -11,24 +11,20 @@ first. One thread, processor time, the fastest of several rounds. Writes `result
 from __future__ import annotations
 
 import argparse
-import csv
 import os
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
+from records import made_by, write
 from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional as F
 
-import mlap
 from mlap.graphs import synthetic
 from mlap.nn import GraphNetwork, graph_network
 
-ROOT = Path(__file__).resolve().parents[1]
 SEEDS = 8
 
 
@@ -62,14 +58,7 @@ def main() -> None:
             }
         )
         print(rows[-1], flush=True)
-    common = {
-        "command": " ".join(["python", "benchmarks/many_seeds.py", *sys.argv[1:]]),
-        "versions": f"mlap {mlap.__version__}, torch {torch.__version__}",
-    }
-    with (ROOT / "results" / "many_seeds.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, [*rows[0], *common])
-        table.writeheader()
-        table.writerows({**row, **common} for row in rows)
+    write("many_seeds.csv", rows, made_by("torch"))
 
 
 def networks(width: int, layers: int) -> list[GraphNetwork]:

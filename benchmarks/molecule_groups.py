@@ -17,24 +17,20 @@ The data are looked for in $MLAP_TEST_DATA, by default `../shared/data` beside t
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from rdkit import Chem, rdBase
+from records import DATA, made_by, write
 from sklearn.metrics import roc_auc_score
 
-import mlap
 from mlap.analysis import explain
-from mlap.analysis.style import csv_text
 from mlap.graphs import load_graphs
 from mlap.study.statistics import summarise
 from mlap.training import load_run
 
-CHECKOUT = Path(__file__).resolve().parents[1]
 #: name → SMARTS
 GROUPS = {
     "sulphonic acid": "[SX4](=O)(=O)[OH,O-]",
@@ -51,9 +47,8 @@ GROUPS = {
 def main() -> None:
     """Explain all test molecules, add up, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    data = Path(os.environ.get("MLAP_TEST_DATA") or CHECKOUT.parent / "shared" / "data")
     parser.add_argument("run", type=Path)
-    parser.add_argument("--data", type=Path, default=data / "ogbg_molhiv", help="the data set")
+    parser.add_argument("--data", type=Path, default=DATA / "ogbg_molhiv", help="the data set")
     arguments = parser.parse_args()
 
     torch.set_num_threads(1)
@@ -82,8 +77,7 @@ def main() -> None:
 
     made = {
         "network": f"{run.recipe.architecture}, L = {run.recipe.layers}, seed {run.recipe.seed}",
-        "command": "python benchmarks/molecule_groups.py RUN",
-        "versions": f"mlap {mlap.__version__}, torch {torch.__version__}, python {platform.python_version()}",
+        **made_by("torch", "rdkit", arguments=["RUN"]),
     }
     names = [*map(str, found.levels), "all"]
     labels = graphs.y[test, 0]
@@ -95,11 +89,9 @@ def main() -> None:
             "rocauc": round(float(roc_auc_score(labels, values)), 4),
             "attended_fraction": "" if name == "all" else round(float(np.mean(attended, axis=0)[number]), 3),
             "molecules": len(values),
-            **made,
         }
         for number, (name, values) in enumerate(zip(names, np.stack(sums, axis=1), strict=True))
     ]
-    write("molhiv_levels.csv", by_level)
     by_group = []
     for group, rows in excess.items():
         for name, values in zip(names, np.stack(rows, axis=1), strict=True):
@@ -112,23 +104,17 @@ def main() -> None:
                     "molecules": summary.n,
                     "excess_share": round(summary.mean, 4),
                     "standard_error": round(summary.standard_error or 0, 4),
-                    **made,
                 }
             )
-    write("molhiv_groups.csv", by_group)
+    for name, table in (("molhiv_levels.csv", by_level), ("molhiv_groups.csv", by_group)):
+        for row in table:
+            print(*row.values(), sep="  ")
+        write(name, table, made)
 
 
 def with_total(shares: NDArray[np.floating]) -> NDArray[np.floating]:
     """Shares `(n, S)` of a molecule's atoms with their sum over levels as the last column."""
     return np.column_stack((shares, shares.sum(axis=1)))
-
-
-def write(name: str, rows: list[dict[str, object]]) -> None:
-    """Print a table and write it into `results/`."""
-    for row in rows:
-        print(*list(row.values())[:-3], sep="  ")
-    (CHECKOUT / "results" / name).write_text(csv_text(rows), encoding="utf-8")
-    print(f"written to results/{name}")
 
 
 if __name__ == "__main__":

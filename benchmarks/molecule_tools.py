@@ -38,9 +38,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from records import made_by, real_data, write
+
 # What only a tool needs is imported where it runs: the environment of the peers has no mlap, and that of mlap no peers.
 
-ROOT = Path(__file__).resolve().parents[1]
 BATCH_SIZE = 50
 TIMES = ("read", "epoch", "predict")
 MEASURES = {"read": "s", "epoch": "s", "predict": "s", "memory": "MB"}
@@ -90,21 +91,15 @@ def main() -> None:
             for setting in SETTINGS
             if setting.tool not in missing
         ]
-    command = " ".join(["python", "benchmarks/molecule_tools.py", *sys.argv[1:]])
+    arguments = [given.replace(options.tools_python, "peers/bin/python") for given in sys.argv[1:]]
     common = {
         **{f"{purpose}_molecules": count for purpose, count in sizes.items()},
         "batch_size": BATCH_SIZE,
-        "command": command.replace(options.tools_python, "peers/bin/python"),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} shared cores",
+        **made_by(arguments=arguments),
     }
     add_ratios(rows)
     show(rows)
-    target = ROOT / "results" / "molecule_tools.csv"
-    with target.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*rows[0], *common], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({**row, **common} for row in rows)
-    print(f"written to {target.relative_to(ROOT)}")
+    write("molecule_tools.csv", rows, common)
 
 
 def available(tool: str, python: str) -> bool:
@@ -131,10 +126,7 @@ def write_tables(folder: Path, molecules: int, train: int) -> dict[str, int]:
 
     from mlap.graphs.molecules import molecules as read_molecules
 
-    path = Path(os.environ.get("MLAP_TEST_DATA") or ROOT.parent / "shared" / "data") / "moleculenet" / "HIV.csv.gz"
-    if not path.is_file():
-        sys.exit(f"there is no file {path}; set MLAP_TEST_DATA to the folder that holds moleculenet")
-    with gzip.open(path, "rt") as file:
+    with gzip.open(real_data("moleculenet/HIV.csv.gz"), "rt") as file:
         table = [(row["smiles"], row["HIV_active"]) for row in csv.DictReader(file)]
     readable = read_molecules([smiles for smiles, _ in table], on_invalid="skip").kept
     chosen = [table[index] for index in np.random.default_rng(0).permutation(readable)[:molecules]]

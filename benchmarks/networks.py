@@ -20,35 +20,30 @@ step goes. Writes `results/networks.csv`, `results/networks_memory.csv` or `resu
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
 import json
 import os
-import platform
 import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import torch_geometric
 from peers import OGB, PyG, copy_weights, differences
+from records import DATA, made_by, write
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.loader import DataLoader
 
-import mlap
 from mlap.graphs import GraphSet, load_graphs
 from mlap.graphs.convert import to_pyg
 from mlap.nn import PAPER_ARCHITECTURES, GraphNetwork, graph_network
 from mlap.training.batches import evaluation_batches
 
-ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 200
 BATCH = {"synthetic": 50, "ogbg-molhiv": 20}
 STEPS = 2  # per round, each of another batch
@@ -74,21 +69,21 @@ def main() -> None:
     grid = itertools.product(options.datasets, options.norms, options.layers, options.architectures)
     rows: list[dict[str, Any]] = []
     kind = "_memory" if options.memory else "_profile" if options.profile else ""
-    out = ROOT / "results" / (options.out or f"networks{kind}.csv")
+    out = options.out or f"networks{kind}.csv"
+    common = {"width": WIDTH, **made_by("torch", "torch_geometric")}
     loaded: dict[str, GraphSet] = {}
     for dataset, norm, layers, architecture in grid:
         case = {"dataset": dataset, "architecture": architecture, "layers": layers, "norm": norm}
         if options.memory:
             rows.append({**case, **compare_memory(case)})
-            write(out, rows)
+            write(out, rows, common)
             continue
         graphs = loaded.get(dataset) or loaded.setdefault(dataset, load(dataset))
         if options.profile:
             rows += [{**case, **row} for row in compare_profiles(graphs, case)]
         else:
             rows += [{**case, **row} for row in compare_times(graphs, case, options.threads, options.rounds)]
-        write(out, rows)
-    print(f"wrote {out.relative_to(ROOT)}")
+        write(out, rows, common)
 
 
 # ---- the networks ------------------------------------------------------------------------------------------------
@@ -96,8 +91,7 @@ def main() -> None:
 
 def load(dataset: str) -> GraphSet:
     """A data set as every user has it."""
-    folder = Path(os.environ.get("MLAP_TEST_DATA") or ROOT.parent / "shared" / "data")
-    return load_graphs(dataset, root=folder)
+    return load_graphs(dataset, root=DATA)
 
 
 def make(graphs: GraphSet, case: dict[str, Any], dropout: float) -> dict[str, nn.Module]:
@@ -373,31 +367,6 @@ def step_memory(case: dict[str, Any], name: str) -> int:
     for _ in range(STEPS):
         step()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-
-
-# ---- the table ---------------------------------------------------------------------------------------------------
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    """All rows so far, with what made them."""
-    common = {
-        "width": WIDTH,
-        "command": " ".join(["python", "benchmarks/networks.py", *sys.argv[1:]]),
-        "versions": f"mlap {mlap.__version__}, torch {torch.__version__}, "
-        f"torch_geometric {torch_geometric.__version__}, python {platform.python_version()}",
-        "hardware": f"{os.cpu_count()} cores, {processor()}",
-    }
-    with path.open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, [*rows[0], *common])
-        table.writeheader()
-        table.writerows({**row, **common} for row in rows)
-
-
-def processor() -> str:
-    """What the machine calls its processor."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor())
 
 
 if __name__ == "__main__":

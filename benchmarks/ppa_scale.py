@@ -20,7 +20,6 @@ import dataclasses
 import json
 import math
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -30,7 +29,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from records import ROOT, made_by
+from records import write as write_table
+
 STAGES = ("pack", "load", "batches, cold", "batches, warm", "train")
 BATCH = 50
 EXTRAPOLATED = "extrapolated: memory as measured, the rest in proportion"
@@ -201,17 +202,7 @@ def megabytes(folder: Path) -> int:
 
 def write(results: list[dict[str, Any]], scale: float, steps: int) -> None:
     """Write what was measured and what follows for the full size, unless that was measured; other scales are kept."""
-    import numpy as np
-    import torch
-
-    import mlap
-
-    common = {
-        "command": f"python benchmarks/ppa_scale.py --scale {scale:g} --steps {steps}",
-        "versions": f"mlap {mlap.__version__}, torch {torch.__version__}, numpy {np.__version__}, "
-        f"python {platform.python_version()}",
-        "machine": f"{platform.system()} {platform.machine()}, 1 thread, {os.cpu_count()} shared cores",
-    }
+    common = made_by("torch", "numpy", arguments=["--scale", f"{scale:g}", "--steps", str(steps)])
     target = ROOT / "results" / "ppa_scale.csv"
     rows: list[dict[str, Any]] = []
     if target.exists():
@@ -220,12 +211,7 @@ def write(results: list[dict[str, Any]], scale: float, steps: int) -> None:
     rows += [{"scale": f"{scale:g}", "basis": "measured", **result, **common} for result in results]
     if all(row["scale"] != "1" for row in rows):
         rows += [{"scale": "1", "basis": EXTRAPOLATED, **at_full_size(result, scale), **common} for result in results]
-    columns = dict.fromkeys(key for row in rows for key in row if key not in common)
-    with target.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*columns, *common], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    print(f"written to {target.relative_to(ROOT)}")
+    write_table(target.name, rows, common)
 
 
 def at_full_size(result: dict[str, Any], scale: float) -> dict[str, Any]:

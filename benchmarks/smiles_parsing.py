@@ -14,23 +14,19 @@ import argparse
 import csv
 import gzip
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
-import rdkit
 from rdkit import Chem, rdBase
+from records import made_by, real_data, write
 
-import mlap
 from mlap.graphs.molecules import molecules
 
 sys.modules["outdated"] = None  # type: ignore[assignment]  # without it, OGB starts no update check over the network
 from ogb.utils.mol import smiles2graph  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[1]
 BLOCK = 1000
 
 
@@ -61,10 +57,6 @@ def main() -> None:
             "microseconds_per_molecule": round(processor / len(smiles) * 1e6, 1),
             "times_rdkit": round(processor / rdkit_alone, 2),
             "clock_seconds": round(clock, 2),
-            "command": " ".join(["python", "benchmarks/smiles_parsing.py", *sys.argv[1:]]),
-            "versions": f"mlap {mlap.__version__}, rdkit {rdkit.__version__}, numpy {np.__version__}, ogb 1.3.6, "
-            f"python {platform.python_version()}",
-            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} shared cores",
         }
         for kind, (processor, clock) in seconds.items()
     ]
@@ -72,22 +64,12 @@ def main() -> None:
     for row in rows:
         figures = f"{row['processor_seconds']:9}{row['microseconds_per_molecule']:13}{row['times_rdkit']:9}"
         print(f"{row['what']:30}{figures}{row['clock_seconds']:9}")
-    target = ROOT / "results" / "smiles_parsing.csv"
-    target.parent.mkdir(exist_ok=True)
-    with target.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    print(f"written to {target.relative_to(ROOT)}")
+    write("smiles_parsing.csv", rows, made_by("rdkit", "numpy", "ogb"))
 
 
 def valid_smiles() -> list[str]:
     """The molecules of HIV that this RDKit reads: `smiles2graph` fails on the few others."""
-    data = Path(os.environ.get("MLAP_TEST_DATA") or ROOT.parent / "shared" / "data")
-    path = data / "moleculenet" / "HIV.csv.gz"
-    if not path.is_file():
-        sys.exit(f"there is no file {path}; set MLAP_TEST_DATA to the folder that holds moleculenet")
-    with gzip.open(path, "rt") as file:
+    with gzip.open(real_data("moleculenet/HIV.csv.gz"), "rt") as file:
         smiles = [row["smiles"] for row in csv.DictReader(file)]
     return list(molecules(smiles, on_invalid="skip").graphs.ids or ())
 

@@ -17,24 +17,20 @@ each measurement is written beside it.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
-import platform
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import torch
+from records import made_by, write
 
-import mlap
 from mlap.graphs import GraphSet, packed, synthetic
 from mlap.study import LocalEngine, Plan, estimate, sweep
 from mlap.study.driver import Started
 from mlap.study.engine import Done, EpochDone, Event
 from mlap.training import train
 
-ROOT = Path(__file__).resolve().parents[1]
 GRID = {"architecture": "naive,jk-sum,mlap-sum", "layers": "2,4", "seed": "0-3", "width": 64}
 EPOCHS = (4, 16)
 TRIVIAL = {"architecture": "naive", "layers": 1, "seed": "0-59", "width": 4, "epochs": 1}
@@ -49,16 +45,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = [row for epochs in options.epochs for row in scaling(Path(folder), options.repeats, epochs)]
         rows += overhead(Path(folder))
-    common = {
-        "command": " ".join(["python", "benchmarks/sweep_scaling.py", *sys.argv[1:]]),
-        "versions": f"mlap {mlap.__version__}, torch {torch.__version__}, python {platform.python_version()}",
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-    }
-    columns = list(dict.fromkeys(name for row in rows for name in row)) + list(common)
-    with (ROOT / "results" / "sweep_scaling.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(row | common for row in rows)
+    write("sweep_scaling.csv", rows, made_by("torch"))
     for row in rows:
         print("  ".join(f"{name} {value}" for name, value in row.items()))
 
