@@ -304,8 +304,8 @@ def report(case: dict[str, Any], threads: int, what: str, times: dict[str, float
 PURPOSES = {
     "matrix products": ("mm", "mv", "rnn"),
     "random numbers": ("bernoulli", "random", "dropout"),
-    "gather, scatter, inside of f_NN": ("index", "scatter", "gather", "embedding", "_Gin", "_TwoLayers"),
-    "normalisation, activation, dropout": ("_Normalise", "_Activate", "relu", "threshold", "pow", "sqrt", "div"),
+    "gather, scatter, inside of f_NN": ("index", "scatter", "gather", "embedding", "_GinLayer", "_TwoLayers"),
+    "normalisation, activation, dropout": ("_Finish", "relu", "threshold", "pow", "sqrt", "div"),
     "attention": ("_Attend", "softmax", "exp"),
     "Adam": ("adam", "Adam", "lerp", "addcmul", "addcdiv", "foreach"),
 }

@@ -105,6 +105,9 @@ def test_a_study_without_the_network_that_the_paper_selected_is_not_judged() -> 
         ("graph", "mlap-sum"),
     }
     assert {row["verdict"] for row in rows(full_table(comparison))} == {"agrees"}
+    for make in (results_table, summary_table):  # what the word means is said where it stands, and only there
+        assert any(note.startswith("Incomplete: ") for note in make(comparison).notes)
+        assert not any(note.startswith("Incomplete: ") for note in make(compare(of_paper("synthetic"))).notes)
 
 
 def test_every_run() -> None:

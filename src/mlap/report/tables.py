@@ -97,7 +97,7 @@ def results_table(comparison: Comparison) -> Table:
         *(Column("seeds", "Seeds"), Column("valid", "Validation", SCORE), Column("test", "Test", SCORE)),
         Column("verdict", "Verdict"),
     )
-    notes = (_VERDICT, _INCOMPLETE)
+    notes = _on_verdicts(rows)
     table = Table("results", f"Selected models on {_scores(comparison)}", columns, tuple(rows), notes)
     return table if tests else _without(table, "source", "verdict")
 
@@ -145,7 +145,7 @@ def summary_table(comparison: Comparison) -> Table:
         *(Column("paper_layers", "Paper L"), Column("paper_valid", "Paper validation", SCORE)),
         *(Column("verdict", "Verdict"), Column("best", "Best")),
     )
-    notes = (_VERDICT, _INCOMPLETE, "Best: * is the best with its normalisation.")
+    notes = (*_on_verdicts(rows), "Best: * is the best with its normalisation.")
     table = Table("summary", f"Best depth of each architecture on {_scores(comparison)}", columns, tuple(rows), notes)
     return _beside_paper(table, bool(published))
 
@@ -265,6 +265,11 @@ def _scores(comparison: Comparison) -> str:
 
 def _beside_paper(table: Table, has_paper: bool) -> Table:
     return table if has_paper else _without(table, "paper_layers", "paper_valid", "verdict")
+
+
+def _on_verdicts(rows: Sequence[Sequence[Any]]) -> tuple[str, ...]:
+    """What the verdicts of these rows mean."""
+    return (_VERDICT, _INCOMPLETE) if any("incomplete" in row for row in rows) else (_VERDICT,)
 
 
 def _without(table: Table, *keys: str) -> Table:
