@@ -96,6 +96,7 @@ def test_a_search_without_any_score_fails(mlap: Command, tiny: Path, monkeypatch
         ("--hpo 3 --set lr=0..1:log", "lr: a range on a logarithmic scale begins above 0"),
         ("--address auto", "--address belongs to --engine ray"),
         ("--gpus-per-run 0.5", "--gpus-per-run belongs to --engine ray"),
+        ("--cpus-per-run 0.5", "--cpus-per-run must be a whole number of threads on this machine, got 0.5"),
         ("--engine ray --device cuda", "--device cuda: on Ray, runs compute on a GPU if --gpus-per-run reserves one"),
         ("--engine ray --device cpu --gpus-per-run 1", "--device cpu: on Ray"),
     ],

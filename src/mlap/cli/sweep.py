@@ -235,12 +235,15 @@ def _changes(
 
 def _device(device: str, engine: str, where: dict[str, Any]) -> str:
     """The device of every run, after a look at whether the options for the engine go together."""
+    from mlap.study.local_engine import whole_threads
+
     if engine not in ("local", "ray"):
         raise unknown("engine", engine, ("local", "ray"))
     if engine == "local":
         for name, option in (("address", "--address"), ("gpus", "--gpus-per-run")):
             if where[name] is not None:
                 raise UsageError(f"{option} belongs to --engine ray")
+        whole_threads(1 if where["cpus"] is None else where["cpus"])
         return resolve_device(device)
     # What this machine has says nothing about the nodes; a run sees the GPUs that it reserves, and no other.
     reserved = "cuda" if where["gpus"] else "cpu"

@@ -30,6 +30,13 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def whole_threads(cpus: float) -> int:
+    """The threads of a run that has so many cores of this machine; an error if they are not whole."""
+    if not (cpus >= 1 and float(cpus).is_integer()):
+        raise UsageError(f"--cpus-per-run must be a whole number of threads on this machine, got {cpus:g}")
+    return int(cpus)
+
+
 class LocalEngine:
     """Runs jobs in processes on this machine; a process lives on from job to job.
 
@@ -39,9 +46,7 @@ class LocalEngine:
     """
 
     def __init__(self, workers: int | None = None, *, cpus: float = 1) -> None:
-        if not (cpus >= 1 and float(cpus).is_integer()):
-            raise UsageError(f"--cpus-per-run must be a whole number of threads on this machine, got {cpus:g}")
-        self._cpus = int(cpus)
+        self._cpus = whole_threads(cpus)
         self.capacity = workers or max(1, usable_cores() // self._cpus)
         self._workers: list[_Worker] = []
         self._messages: queue.SimpleQueue[tuple[_Worker, dict[str, Any] | None]] = queue.SimpleQueue()
