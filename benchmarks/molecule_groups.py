@@ -1,8 +1,8 @@
-"""Which groups of atoms, at which level, move a trained network's logit on ogbg-molhiv.
+"""Which groups of atoms, at which level, move the logits of trained networks on ogbg-molhiv.
 
-    python benchmarks/molecule_groups.py RUN
+    python benchmarks/molecule_groups.py RUN …
 
-RUN is a directory that `mlap train` made, or one of a sweep's. Writes two tables about the test molecules, from the
+A RUN is a directory that `mlap train` made, or one of a sweep's. Writes two tables about the test molecules, from the
 exact shares of `mlap.analysis.explain`:
 
 - `results/molhiv_levels.csv`: for each level, and for all together, the sum of its shares over a molecule: mean and
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,9 +28,9 @@ from records import DATA, made_by, write
 from sklearn.metrics import roc_auc_score
 
 from mlap.analysis import explain
-from mlap.graphs import load_graphs
+from mlap.graphs import GraphSet, load_graphs
 from mlap.study.statistics import summarise
-from mlap.training import load_run
+from mlap.training import Run, load_run
 
 #: name → SMARTS
 GROUPS = {
@@ -45,15 +46,27 @@ GROUPS = {
 
 
 def main() -> None:
-    """Explain all test molecules, add up, write."""
+    """Look into every run, and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
+    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+")
     parser.add_argument("--data", type=Path, default=DATA / "ogbg_molhiv", help="the data set")
     arguments = parser.parse_args()
 
     torch.set_num_threads(1)
     graphs = load_graphs(arguments.data)
-    run = load_run(arguments.run)
+    tables: dict[str, list[dict[str, Any]]] = {"levels": [], "groups": []}
+    for run in map(load_run, arguments.runs):
+        network = {"network": f"{run.recipe.architecture}, L = {run.recipe.layers}, seed {run.recipe.seed}"}
+        for table, rows in zip(tables.values(), look_into(run, graphs), strict=True):
+            table += [network | row for row in rows]
+    for name, table in tables.items():
+        for row in table:
+            print(*row.values(), sep="  ")
+        write(f"molhiv_{name}.csv", table, made_by("torch", "rdkit", arguments=["RUN"] * len(arguments.runs)))
+
+
+def look_into(run: Run, graphs: GraphSet) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Explain all test molecules and add up: rows of the levels, and of the groups."""
     assert graphs.ids is not None
     assert graphs.y is not None
     test = graphs.split("test")
@@ -75,10 +88,6 @@ def main() -> None:
             if atoms:
                 excess[name].append((shares[atoms] - shares.mean(axis=0)).sum(axis=0))
 
-    made = {
-        "network": f"{run.recipe.architecture}, L = {run.recipe.layers}, seed {run.recipe.seed}",
-        **made_by("torch", "rdkit", arguments=["RUN"]),
-    }
     names = [*map(str, found.levels), "all"]
     labels = graphs.y[test, 0]
     by_level = [
@@ -92,24 +101,19 @@ def main() -> None:
         }
         for number, (name, values) in enumerate(zip(names, np.stack(sums, axis=1), strict=True))
     ]
-    by_group = []
-    for group, rows in excess.items():
-        for name, values in zip(names, np.stack(rows, axis=1), strict=True):
-            summary = summarise(values)
-            by_group.append(
-                {
-                    "group": group,
-                    "smarts": GROUPS[group],
-                    "level": name,
-                    "molecules": summary.n,
-                    "excess_share": round(summary.mean, 4),
-                    "standard_error": round(summary.standard_error or 0, 4),
-                }
-            )
-    for name, table in (("molhiv_levels.csv", by_level), ("molhiv_groups.csv", by_group)):
-        for row in table:
-            print(*row.values(), sep="  ")
-        write(name, table, made)
+    by_group = [
+        {
+            "group": group,
+            "smarts": GROUPS[group],
+            "level": name,
+            "molecules": summary.n,
+            "excess_share": round(summary.mean, 4),
+            "standard_error": round(summary.standard_error or 0, 4),
+        }
+        for group, rows in excess.items()
+        for name, summary in zip(names, map(summarise, np.stack(rows, axis=1)), strict=True)
+    ]
+    return by_level, by_group
 
 
 def with_total(shares: NDArray[np.floating]) -> NDArray[np.floating]:
