@@ -45,6 +45,7 @@ def main() -> None:
     parser.add_argument("--one-way", nargs="+", choices=list(ONE_WAY), default=list(ONE_WAY))
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # a regression that is stopped early is good enough to compare
+    made = made_by("numpy", "scikit-learn")
     rows: list[dict[str, Any]] = []
     ways = [(one_way, turned) for one_way in options.one_way for turned in ONE_WAY[one_way]]
     for (one_way, turned), types, shared in itertools.product(ways, itertools.combinations(EXTRA_EDGES, 3), SHARED):
@@ -59,7 +60,7 @@ def main() -> None:
                 row[f"wl_{depth}"] = round(regression(graphs, colours), 3)
         rows.append(row)
         print(*row.values(), flush=True)
-        write("generator_readings.csv", rows, made_by("numpy", "scikit-learn"))
+        write("generator_readings.csv", rows, made)
 
 
 def limit(graphs: GraphSet) -> tuple[float, float]:
