@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +22,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result onl
 Device = Annotated[str, typer.Option(metavar="auto|cpu|cuda[:i]|mps", help="Where to compute.")]
 DataRoot = Annotated[
     Path | None,
-    typer.Option(help="Where data sets lie; $MLAP_DATA or the user's cache folder unless given.", show_default=False),
+    typer.Option(
+        help="Where data sets lie.  [default: where a run has them from; $MLAP_DATA; the user's cache folder]",
+        show_default=False,
+    ),
 ]
 
 
@@ -66,11 +69,18 @@ def load(source: str, data_root: Path | None, quiet: bool = False, **options: An
     return load_graphs(source, root=data_root, progress=not quiet, say=lambda text: note(text, quiet), **options)
 
 
+def root_of(data: Mapping[str, Any]) -> Path | None:
+    """The `--data-root` that a run was trained with, by the `data` of its configuration, as long as it is there."""
+    root = data.get("root")  # runs of before have none
+    return Path(root) if root and Path(root).is_dir() else None
+
+
 def load_data_of(run: Run, data: str | None, data_root: Path | None, quiet: bool = False) -> GraphSet:
     """The data that a run was trained on, read as it was then; or other data, read for the same task."""
     from mlap.graphs.sources import is_table
 
     config = run.config["data"]
+    data_root = data_root or root_of(config)
     if data is None:
         return load(config["source"], data_root, quiet, **config["options"])
     if not is_table(data):
@@ -86,6 +96,7 @@ def load_input(
     from mlap.graphs.molecules import ATOM_CARDINALITIES, molecules
     from mlap.graphs.sources import is_source, is_table
 
+    data_root = data_root or root_of(run.config["data"])
     if len(inputs) == 1 and is_source(inputs[0], data_root):
         if is_table(inputs[0]):
             given = {"smiles": smiles} if smiles else {}

@@ -26,6 +26,7 @@ from mlap.cli.common import (
     note,
     print_json,
     resolve_device,
+    root_of,
     table_options,
 )
 from mlap.errors import MlapError, UsageError
@@ -112,7 +113,7 @@ def train(
 
     import torch
 
-    from mlap.graphs.sources import absolute_source
+    from mlap.graphs.sources import reading
     from mlap.training import Recipe, parallel
     from mlap.training import train as train_network
 
@@ -122,7 +123,7 @@ def train(
     first = parallel.rank() == 0
     silent = quiet or as_json or not first
     options = table_options(smiles_column, target, task, split_by, invalid)
-    dataset, options, recipe = _resolve(dataset, options, changes, out, resume)
+    dataset, data_root, options, recipe = _resolve(dataset, data_root, options, changes, out, resume)
     graphs = load(dataset, data_root, silent, **options)
     if recipe is None:
         recipe = Recipe.preset(graphs.name, **changes)
@@ -146,7 +147,7 @@ def train(
                 resume=resume,
                 device=device,
                 compile=compile,
-                source={"source": absolute_source(dataset), "options": options},
+                source=reading(dataset, options, data_root),
                 on_epoch=on_epoch,
                 on_step=on_step,
             )
@@ -175,9 +176,14 @@ def _settings(pairs: list[str]) -> dict[str, str]:
 
 
 def _resolve(
-    dataset: str | None, options: dict[str, Any], changes: dict[str, Any], out: Path | None, resume: bool
-) -> tuple[str, dict[str, Any], Recipe | None]:
-    """The data set to train on, how to read it, and the recipe of a run to resume: others wait for the data."""
+    dataset: str | None,
+    data_root: Path | None,
+    options: dict[str, Any],
+    changes: dict[str, Any],
+    out: Path | None,
+    resume: bool,
+) -> tuple[str, Path | None, dict[str, Any], Recipe | None]:
+    """The data set to train on, its root and options; and the recipe of a run to resume: others wait for the data."""
     from mlap.training import Recipe
     from mlap.training.run import CONFIG, read_config
 
@@ -187,8 +193,9 @@ def _resolve(
         config = read_config(out)
         recipe = Recipe.of(config["recipe"]).replace(**changes)
         if dataset is None:
-            return config["data"]["source"], {**config["data"]["options"], **options}, recipe
-        return dataset, options, recipe
+            data = config["data"]
+            return data["source"], data_root or root_of(data), {**data["options"], **options}, recipe
+        return dataset, data_root, options, recipe
     if dataset is None:
         if resume:
             raise UsageError(f"{out} holds no run to resume; name a DATASET to start one")
@@ -196,7 +203,7 @@ def _resolve(
             "name a DATASET to train on, e.g. `mlap train synthetic`; `mlap data list` shows the known ones"
         )
     Recipe.of(changes)  # a wrong value is an error before the data are read
-    return dataset, options, None
+    return dataset, data_root, options, None
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -349,3 +349,12 @@ def absolute_source(source: str) -> str:
     """A source as a later command, or another process, finds it from another folder: a name, or a whole path."""
     path = Path(source).expanduser()
     return str(path.resolve()) if source != "synthetic" and path.exists() else source
+
+
+def reading(source: str, options: Mapping[str, Any], root: str | Path | None) -> dict[str, Any]:
+    """How a set was loaded, for a later command, from another folder, to load it again: what a run keeps of it."""
+    return {
+        "source": absolute_source(source),
+        "options": dict(options),
+        "root": None if root is None else str(Path(root).absolute()),
+    }

@@ -102,8 +102,8 @@ def train(
         device: a torch device.
         compile: train with `torch.compile`, on batches padded to a few shapes. What is trained is the same, random
             numbers and rounding aside.
-        source: how to load `graphs` again, kept in the run's configuration: the `source` and the `options` of
-            `mlap.graphs.load_graphs`; the name of the set without options unless given.
+        source: how to load `graphs` again, kept in the run's configuration: the `source`, the `options`
+            and the `root` of `mlap.graphs.load_graphs`; the name of the set alone unless given.
         on_epoch: called after every epoch, also once for each epoch that a resumed run has behind it (by the first
             process, if there are several).
         on_step: called after every training step with the number of steps done in this epoch and in all of it.
