@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 from conftest import Command
 
+from mlap.cli.common import load_data_of
 from mlap.graphs import load_graphs
+from mlap.graphs.splits import random_split
 from mlap.nn import CategoryEncoder, ConstantEncoder, RealEncoder
 from mlap.training import Recipe, load_run
 
@@ -64,12 +66,15 @@ def test_mcf_7(mlap: Command, tmp_path: Path) -> None:
     for name, lines in files.items():
         (raw / f"MCF-7_{name}.txt").write_text("".join(f"{line}\n" for line in lines))
 
-    answer = mlap("train", "MCF-7", "--data-root", tmp_path / "root", *FAST)
+    answer = mlap("train", "MCF-7", "--data-root", tmp_path / "root", "--split-seed", 3, *FAST)
     assert answer.code == 0, answer.err
     assert answer.json["metric"] == "rocauc"
     run = load_run("run")
     assert run.recipe == Recipe.paper("MCF-7", layers=2, width=8, epochs=1)
     assert run.config["data"]["splits"] == {"train": 80, "valid": 10, "test": 10}
+    graphs = load_data_of(run, None, None)
+    for part, expected in random_split(number, seed=3).items():
+        np.testing.assert_array_equal(graphs.split(part), expected)
     assert isinstance(run.network.encoder, CategoryEncoder)
     assert run.network.encoder.cardinalities == (5,)
     assert [conv.edge_encoder.cardinalities for conv in run.network.backbone.convs] == [(3,), (3,)]

@@ -49,6 +49,13 @@ def test_random_split_depends_on_its_seed_only() -> None:
     assert not np.array_equal(first["test"], other["test"])
 
 
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_wrong_seeds(seed: int) -> None:
+    for split in (lambda: random_split(10, seed), lambda: stratified_split(np.zeros(10), seed)):
+        with pytest.raises(UsageError, match=f"must be from 0 to 4294967295, got {seed}"):
+            split()
+
+
 @pytest.mark.parametrize("fractions", [(0.8, 0.2), (0.8, 0.1, 0.2), (1.1, -0.1, 0.0)])
 def test_wrong_fractions(fractions: tuple[float, ...]) -> None:
     for split in (

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlap.errors import DataError, UsageError
+from mlap.graphs.splits import random_split
 from mlap.graphs.tables import Table, read_table
 from mlap.graphs.task import Task
 
@@ -381,8 +382,11 @@ def test_invalid_rows_and_repeated_ones_are_noted(table: Callable[..., Table]) -
 
 def test_splits_of_a_table(table: Callable[..., Table]) -> None:
     text = rows(smiles=SMILES * 4, y=[0, 0, 0, 1] * 10, part=["train"] * 30 + ["Val"] * 5 + ["test"] * 5)
-    random = table(text, seed=3).graphs.splits
-    assert [len(random[name]) for name in ("train", "valid", "test")] == [32, 4, 4]
+    random = table(text, split_seed=3).graphs.splits
+    for name, expected in random_split(40, seed=3).items():
+        np.testing.assert_array_equal(random[name], expected)
+    other = table(text, split="stratified", split_seed=3).graphs
+    assert other.split("test").tolist() != table(text, split="stratified").graphs.split("test").tolist()
     stratified = table(text, split="stratified", fractions=(0.5, 0.25, 0.25)).graphs
     assert stratified.y[stratified.split("train")].sum() in (4, 5, 6)
     scaffold = table(text, split="scaffold").graphs
@@ -392,6 +396,9 @@ def test_splits_of_a_table(table: Callable[..., Table]) -> None:
     column = table(text, split="column:part", targets=["y"])
     assert column.graphs.split("valid").tolist() == [30, 31, 32, 33, 34]
     assert column.targets == ("y",)
+    for split in ("scaffold", "column:part"):
+        with pytest.raises(UsageError, match=f"split_seed is for random and stratified splits; '{split}' is the same"):
+            table(text, split=split, split_seed=0)
 
 
 def test_a_split_column_follows_the_rows_that_are_kept(table: Callable[..., Table]) -> None:

@@ -305,6 +305,14 @@ def test_the_command_asks_for_the_same_plan(data: str, plan: Plan) -> None:
     assert Plan.of(data, named, **fields).axes == plan.axes
 
 
+def test_a_command_says_what_only_python_can_ask_for() -> None:
+    record = PlanRecord("custom", {"layers": [1]}, "f", "2026-01-01")
+    example = dataclasses.replace(run("naive", 0.5, data="synthetic"), options={"graphs_per_class": 6, "split_seed": 1})
+    *command, last = sweep_command(record, example, "s.db")
+    assert command[-1] == "--split-seed 1"
+    assert last == "# from Python, with graphs_per_class=6"
+
+
 def test_facts_of_several_devices_and_versions() -> None:
     records = [
         dataclasses.replace(record, seconds=1800.0, device=device, versions={"torch": version}, host="here")

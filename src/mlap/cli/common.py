@@ -49,16 +49,31 @@ SplitBy = Annotated[
         help="How a table is divided into train, valid and test, or the name of an OGB split.",
     ),
 ]
+SplitSeed = Annotated[
+    int | None, typer.Option(metavar="N", help="Draw another random split of a table or TU set.  [default: 0]")
+]
 Invalid = Annotated[
     str | None, typer.Option(metavar="error|skip", help="What to do about rows with invalid SMILES.  [default: error]")
 ]
 
 
 def table_options(
-    smiles: str | None, targets: list[str] | None, task: str | None, split: str | None, invalid: str | None
+    smiles: str | None,
+    targets: list[str] | None,
+    task: str | None,
+    split: str | None,
+    split_seed: int | None,
+    invalid: str | None,
 ) -> dict[str, Any]:
     """The options of a reader that were given, under the reader's own names."""
-    given = {"smiles": smiles, "targets": targets or None, "task": task, "split": split, "on_invalid": invalid}
+    given = {
+        "smiles": smiles,
+        "targets": targets or None,
+        "task": task,
+        "split": split,
+        "split_seed": split_seed,
+        "on_invalid": invalid,
+    }
     return {key: value for key, value in given.items() if value is not None}
 
 

@@ -14,6 +14,7 @@ from mlap.cli.common import (
     Json,
     SmilesColumn,
     SplitBy,
+    SplitSeed,
     Targets,
     TaskKind,
     count,
@@ -57,6 +58,7 @@ def info(
     target: Targets = None,
     task: TaskKind = None,
     split_by: SplitBy = None,
+    split_seed: SplitSeed = None,
     invalid: Invalid = None,
     data_root: DataRoot = None,
     as_json: Json = False,
@@ -67,7 +69,7 @@ def info(
     Examples:
       mlap data info synthetic
     """
-    options = table_options(smiles_column, target, task, split_by, invalid)
+    options = table_options(smiles_column, target, task, split_by, split_seed, invalid)
     facts = _facts(load(dataset, data_root, as_json, **options))
     if as_json:
         print_json(facts)
@@ -133,6 +135,7 @@ def pack(
     target: Targets = None,
     task: TaskKind = None,
     split_by: SplitBy = None,
+    split_seed: SplitSeed = None,
     invalid: Invalid = None,
     data_root: DataRoot = None,
     as_json: Json = False,
@@ -145,7 +148,9 @@ def pack(
     """
     from mlap.graphs import packed
 
-    graphs = load(dataset, data_root, as_json, **table_options(smiles_column, target, task, split_by, invalid))
+    graphs = load(
+        dataset, data_root, as_json, **table_options(smiles_column, target, task, split_by, split_seed, invalid)
+    )
     packed.save(graphs, out)
     _say_written(graphs, out, as_json)
 

@@ -17,6 +17,7 @@ from mlap.cli.common import (
     Quiet,
     SmilesColumn,
     SplitBy,
+    SplitSeed,
     Targets,
     TaskKind,
     count,
@@ -100,6 +101,7 @@ def sweep(
     target: Targets = None,
     task: TaskKind = None,
     split_by: SplitBy = None,
+    split_seed: SplitSeed = None,
     invalid: Invalid = None,
     device: Device = "auto",
     data_root: DataRoot = None,
@@ -140,7 +142,7 @@ def sweep(
     device = _device(device, engine, where)
     calibrate_on = "cpu" if engine == "ray" and not _has_gpu() else device
     silent = quiet or as_json
-    options = table_options(smiles_column, target, task, split_by, invalid)
+    options = table_options(smiles_column, target, task, split_by, split_seed, invalid)
     graphs = load(dataset, data_root, silent, **options)
     running = _engine(engine, workers, device, graphs, where)
     site: dict[str, Any] = {

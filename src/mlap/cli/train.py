@@ -19,6 +19,7 @@ from mlap.cli.common import (
     Quiet,
     SmilesColumn,
     SplitBy,
+    SplitSeed,
     Targets,
     TaskKind,
     count,
@@ -77,6 +78,7 @@ def train(
     target: Targets = None,
     task: TaskKind = None,
     split_by: SplitBy = None,
+    split_seed: SplitSeed = None,
     invalid: Invalid = None,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.  [default: torch's own choice]")] = None,
     device: Device = "auto",
@@ -122,7 +124,7 @@ def train(
     device = parallel.join_group(resolve_device(device))
     first = parallel.rank() == 0
     silent = quiet or as_json or not first
-    options = table_options(smiles_column, target, task, split_by, invalid)
+    options = table_options(smiles_column, target, task, split_by, split_seed, invalid)
     dataset, data_root, options, recipe = _resolve(dataset, data_root, options, changes, out, resume)
     graphs = load(dataset, data_root, silent, **options)
     if recipe is None:

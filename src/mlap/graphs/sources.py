@@ -107,8 +107,8 @@ def load_graphs(
             than memory needs this.
         progress: whether to show a progress bar (on stderr, only on a terminal).
         say: called with a sentence for the user at a time: what was guessed about a table, what has to be read anew.
-        options: those of the reader: `split` for OGB folders, the options of `read_table` for tables and those of
-            `synthetic` for the synthetic set.
+        options: those of the reader: `split` for OGB folders, `split_seed` for TU folders, the options of `read_table`
+            for tables and those of `synthetic` for the synthetic set.
     """
     root = data_root() if root is None else Path(root)
     say = say or (lambda sentence: None)
@@ -225,11 +225,11 @@ def _reader(path: Path, options: dict[str, Any], progress: bool) -> _Reader:
 
         return _Reader("ogb", path, tuple(files), content, read_pieces)
     if name := tu_name(path):
-        _refuse_other_options(f"{path} is a folder in TU's layout", options, ())
+        _refuse_other_options(f"{path} is a folder in TU's layout", options, ("split_seed",))
         files = [file for place in (path, raw) for file in place.glob(f"{name}_*.txt")]
 
         def read_all() -> tuple[Iterator[GraphSet], Split, tuple[str, ...]]:
-            graphs = read_tu(path, name)
+            graphs = read_tu(path, name, **content)
             return iter([graphs]), graphs.splits, ()
 
         return _Reader("tu", path, tuple(files), content, read_all)

@@ -40,7 +40,7 @@ def random_split(num_graphs: int, seed: int = 0, fractions: Sequence[float] = (0
     >>> {name: len(part) for name, part in random_split(9000).items()}
     {'train': 7200, 'valid': 900, 'test': 900}
     """
-    return cut(np.random.RandomState(seed).permutation(num_graphs).astype(np.int64), fractions)
+    return cut(_generator(seed).permutation(num_graphs).astype(np.int64), fractions)
 
 
 def stratified_split(y: NDArray[Any], seed: int = 0, fractions: Sequence[float] = (0.8, 0.1, 0.1)) -> Split:
@@ -58,7 +58,7 @@ def stratified_split(y: NDArray[Any], seed: int = 0, fractions: Sequence[float] 
     if y.ndim != 1:
         raise UsageError(f"a stratified split needs one class per graph, got labels of shape {y.shape}")
     bounds = _bounds(fractions)
-    rng = np.random.RandomState(seed)
+    rng = _generator(seed)
     part = np.empty(len(y), dtype=np.int64)
     classes, labels = np.unique(y, return_inverse=True)
     for label in range(len(classes)):
@@ -123,6 +123,12 @@ def column_split(values: Sequence[str]) -> Split:
             raise DataError(f"row {index} is in the split {value!r}; expected one of {', '.join(SYNONYMS)}")
         parts[name].append(index)
     return {name: np.array(part, dtype=np.int64) for name, part in parts.items()}
+
+
+def _generator(seed: int) -> np.random.RandomState:
+    if not 0 <= seed < 2**32:
+        raise UsageError(f"the seed of a split must be from 0 to {2**32 - 1}, got {seed}")
+    return np.random.RandomState(seed)
 
 
 def _bounds(fractions: Sequence[float]) -> NDArray[np.float64]:

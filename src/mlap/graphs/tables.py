@@ -69,7 +69,7 @@ def read_table(
     metric: str | None = None,
     split: str | None = None,
     fractions: Sequence[float] = (0.8, 0.1, 0.1),
-    seed: int = 0,
+    split_seed: int | None = None,
     on_invalid: str = "error",
     processes: int | None = None,
     progress: bool = False,
@@ -87,7 +87,7 @@ def read_table(
         split: `"random"` (the default), `"stratified"`, `"scaffold"` or `"column:NAME"` for a column that holds
             train, valid and test. Without targets there is no split.
         fractions: the shares of train, valid and test, unless a column says it.
-        seed: of a random or stratified split.
+        split_seed: of a random or stratified split, 0 unless given; the others are the same every time.
         on_invalid: `"error"` to raise a `DataError` if there are invalid SMILES, `"skip"` to leave their rows out.
         processes: see `mlap.graphs.molecules.molecules`.
         progress: likewise.
@@ -101,6 +101,8 @@ def read_table(
         raise unknown("kind of task", task, KINDS)
     if split is not None and split not in SPLITS and not split.startswith("column:"):
         raise unknown("split", split, SPLITS)
+    if split_seed is not None and split not in (None, "random", "stratified"):
+        raise UsageError(f"split_seed is for random and stratified splits; {split!r} is the same with every seed")
 
     cells = read_cells(path)
     split_column = split.removeprefix("column:") if split is not None and split.startswith("column:") else None
@@ -131,7 +133,9 @@ def read_table(
     graphs = replace(read.graphs, name=path.name.removesuffix(".gz").rpartition(".")[0])
     if targets:
         graphs = replace(graphs, y=y[rows], task=meaning)
-        graphs = replace(graphs, splits=_split(cells, graphs, rows, split, fractions, seed, processes, progress))
+        graphs = replace(
+            graphs, splits=_split(cells, graphs, rows, split, fractions, split_seed or 0, processes, progress)
+        )
     return Table(graphs.validate(), rows, len(cells), smiles, targets, invalid, unlabelled, tuple(notes))
 
 

@@ -33,16 +33,14 @@ from mlap.graphs.task import Task
 
 Array = NDArray[Any]
 
-#: TU sets come without a split; theirs is random, 8:1:1, and the same for every training run.
-SPLIT_SEED = 0
 
-
-def read_tu(folder: Path, name: str | None = None) -> GraphSet:
-    """Read a set into memory, with a fixed random split (see `SPLIT_SEED`).
+def read_tu(folder: Path, name: str | None = None, *, split_seed: int = 0) -> GraphSet:
+    """Read a set into memory. TU sets come without a split: theirs is random, 8:1:1, the same for every training run.
 
     Args:
         folder: the folder that has the files in it, or in a folder `raw` of its own.
         name: what the files' names begin with; by default whatever `…_A.txt` there is.
+        split_seed: of the split.
     """
     prefix = _find(Path(folder), name)
     node_ptr = _node_pointer(prefix)
@@ -64,7 +62,7 @@ def read_tu(folder: Path, name: str | None = None) -> GraphSet:
         edge_features=None if edge_features is None else _rows_of(edge_features, kept),
         y=y,
         task=task,
-        splits=random_split(len(node_ptr) - 1, seed=SPLIT_SEED),
+        splits=random_split(len(node_ptr) - 1, seed=split_seed),
         name=prefix.name,
     ).validate()
 

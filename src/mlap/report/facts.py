@@ -26,6 +26,7 @@ _READING = {
     "targets": "--target",
     "task": "--task",
     "split": "--split-by",
+    "split_seed": "--split-seed",
     "on_invalid": "--invalid",
 }
 
@@ -106,7 +107,8 @@ def sweep_command(plan: PlanRecord, run: RunRecord, study: str) -> list[str]:
         study: the name of the study file.
 
     Returns:
-        The command and its options, each part as a shell takes it.
+        The command and its options, each part as a shell takes it; last a comment, if the data were read with options
+        that only Python has.
     """
     named = plan.name if plan.name in ("paper", "quick") else None
     usual = Plan.of(run.data_name, named).axes
@@ -114,9 +116,11 @@ def sweep_command(plan: PlanRecord, run: RunRecord, study: str) -> list[str]:
     for field, values in plan.axes.items():
         if tuple(values) != usual.get(field):
             parts.append(_option(field, tuple(values)))
-    for option, value in run.options.items():
+    known = {option: value for option, value in run.options.items() if option in _READING}
+    for option, value in known.items():
         parts += [[_READING[option], str(single)] for single in (value if isinstance(value, list) else [value])]
-    return [shlex.join(part) for part in parts]
+    others = [f"{option}={value!r}" for option, value in run.options.items() if option not in known]
+    return [*map(shlex.join, parts), *([f"# from Python, with {', '.join(others)}"] if others else [])]
 
 
 def _option(field: str, values: tuple[Any, ...]) -> list[str]:
