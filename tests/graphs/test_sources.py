@@ -262,13 +262,23 @@ def test_a_root_that_cannot_be_written(root: Path, tmp_path: Path, monkeypatch: 
         root.chmod(0o755)
 
 
-def test_processes_at_the_same_time(root: Path, tmp_path: Path) -> None:
+def test_processes_at_the_same_time(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them reads the set, the others wait for it."""
     ogb = make_ogb(tmp_path / "paths", 200)
+    pack = sources._Reader.pack
+
+    def noted(self: Any, *arguments: Any) -> None:
+        with (tmp_path / "packed_by").open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        pack(self, *arguments)
+
+    monkeypatch.setattr(sources._Reader, "pack", noted)
     context = multiprocessing.get_context("fork")
     with context.Pool(4) as pool:
         loaded = pool.starmap(_load, [(ogb, root)] * 12, chunksize=1)
     assert set(loaded) == {read_ogb(ogb, split="first").fingerprint}
     assert len(entries(root)) == 1
+    assert len((tmp_path / "packed_by").read_text().splitlines()) == 1
 
 
 def _load(ogb: Path, root: Path) -> str:

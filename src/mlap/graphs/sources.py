@@ -31,6 +31,7 @@ from mlap.graphs.splits import Split
 from mlap.graphs.synthetic import synthetic
 from mlap.graphs.tables import read_table
 from mlap.graphs.tu import read_tu, tu_name
+from mlap.locking import locked
 
 #: To be raised when a reader makes something else of the same files: packed sets of older readers are made anew.
 READERS = 1
@@ -260,7 +261,7 @@ def _counted(pieces: Iterator[GraphSet], path: Path, progress: bool) -> Iterator
 
 
 def _cached(reader: _Reader, root: Path, say: Callable[[str], None]) -> GraphSet:
-    """The set from its packed form, which is made first where it is missing, out of date or damaged."""
+    """The set from its packed form; one process makes that first, where it is missing, out of date or damaged."""
     folder = _cache_folder(root)
     if folder is None:
         say(f"{reader.path} is not kept as a packed set: neither {root} nor the user's cache folder can be written")
@@ -271,22 +272,31 @@ def _cached(reader: _Reader, root: Path, say: Callable[[str], None]) -> GraphSet
     )
     stem = f"{re.sub(r'[^A-Za-z0-9.-]+', '_', reader.path.name)}-{identity}-"
     target = folder / f"{stem}{state}{packed.SUFFIX}"
-    if target.exists():
-        try:
-            graph_set = packed.load(target)
-        except DataError as error:
-            say(f"reading {reader.path} again: {error}")
-            shutil.rmtree(target, ignore_errors=True)
-        else:
-            for note in packed.notes(target):
-                say(note)
-            return graph_set
-    for stale in folder.glob(f"{stem}*{packed.SUFFIX}"):
-        if stale != target:
-            say(f"reading {reader.path} again: it has changed")
-            shutil.rmtree(stale, ignore_errors=True)
-    reader.pack(target, say)
-    return packed.load(target)
+    with contextlib.suppress(DataError):
+        return _kept(target, say)
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # on a file system without locks, do without
+            stack.enter_context(locked(target.with_name(f"{target.name}.lock")))
+        if target.exists():
+            try:
+                return _kept(target, say)  # another process has made it in the meantime
+            except DataError as error:
+                say(f"reading {reader.path} again: {error}")
+                shutil.rmtree(target, ignore_errors=True)
+        for stale in folder.glob(f"{stem}*{packed.SUFFIX}"):
+            if stale != target:
+                say(f"reading {reader.path} again: it has changed")
+                shutil.rmtree(stale, ignore_errors=True)
+        reader.pack(target, say)
+        return packed.load(target)
+
+
+def _kept(target: Path, say: Callable[[str], None]) -> GraphSet:
+    """A packed set that was made before; what was guessed then is said again."""
+    graph_set = packed.load(target)
+    for note in packed.notes(target):
+        say(note)
+    return graph_set
 
 
 def _cache_folder(root: Path) -> Path | None:
