@@ -280,6 +280,7 @@ class Driver:
 
     def __init__(self, plan: Plan, source: str, graphs: GraphSet, study: Path) -> None:
         self.study = study
+        self.runs = len(plan)
 
         def work() -> None:
             os.setsid()
@@ -320,7 +321,9 @@ class Driver:
             os.killpg(self.pid, signal.SIGKILL)
         else:
             os.kill(self.pid, signal.SIGKILL if way == "driver" else signal.SIGINT)
-        assert self.wait() != 0
+        if self.wait() == 0:  # it ended by itself, a moment before
+            assert self.finished() == self.runs
+            return
         # Whichever way the driver went, no worker trains on.
         assert psutil.wait_procs(workers, timeout=30)[1] == []
         self.pid = fork(self._work)
