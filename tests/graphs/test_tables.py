@@ -383,6 +383,7 @@ def test_invalid_rows_and_repeated_ones_are_noted(table: Callable[..., Table]) -
 def test_splits_of_a_table(table: Callable[..., Table]) -> None:
     text = rows(smiles=SMILES * 4, y=[0, 0, 0, 1] * 10, part=["train"] * 30 + ["Val"] * 5 + ["test"] * 5)
     random = table(text, split_seed=3).graphs.splits
+    assert [len(random[name]) for name in ("train", "valid", "test")] == [32, 4, 4]
     for name, expected in random_split(40, seed=3).items():
         np.testing.assert_array_equal(random[name], expected)
     other = table(text, split="stratified", split_seed=3).graphs

@@ -280,7 +280,6 @@ class Driver:
 
     def __init__(self, plan: Plan, source: str, graphs: GraphSet, study: Path) -> None:
         self.study = study
-        self.runs = len(plan)
 
         def work() -> None:
             os.setsid()
@@ -309,6 +308,14 @@ class Driver:
         assert self._code is not None
         return self._code
 
+    def _halt(self) -> bool:
+        """Stop the driver, so that it does not end by itself before it is disturbed; whether it has not done so."""
+        os.kill(self.pid, signal.SIGSTOP)
+        _, code = os.waitpid(self.pid, os.WUNTRACED)
+        if not os.WIFSTOPPED(code):
+            self._code = code
+        return self._code is None
+
     def disturb(self, way: str, chance: random.Random) -> None:
         if not self.alive():
             return
@@ -317,13 +324,14 @@ class Driver:
             if workers:
                 chance.choice(workers).kill()
             return
+        if not self._halt():
+            return
         if way == "group":
             os.killpg(self.pid, signal.SIGKILL)
         else:
             os.kill(self.pid, signal.SIGKILL if way == "driver" else signal.SIGINT)
-        if self.wait() == 0:  # it ended by itself, a moment before
-            assert self.finished() == self.runs
-            return
+        os.kill(self.pid, signal.SIGCONT)
+        assert self.wait() != 0
         # Whichever way the driver went, no worker trains on.
         assert psutil.wait_procs(workers, timeout=30)[1] == []
         self.pid = fork(self._work)

@@ -115,7 +115,7 @@ def train(
 
     import torch
 
-    from mlap.graphs.sources import reading
+    from mlap.graphs.sources import absolute_root, absolute_source
     from mlap.training import Recipe, parallel
     from mlap.training import train as train_network
 
@@ -149,7 +149,11 @@ def train(
                 resume=resume,
                 device=device,
                 compile=compile,
-                source=reading(dataset, options, data_root),
+                source={
+                    "source": absolute_source(dataset),
+                    "options": options,
+                    "root": absolute_root(data_root),
+                },
                 on_epoch=on_epoch,
                 on_step=on_step,
             )

@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -361,10 +361,6 @@ def absolute_source(source: str) -> str:
     return str(path.resolve()) if source != "synthetic" and path.exists() else source
 
 
-def reading(source: str, options: Mapping[str, Any], root: str | Path | None) -> dict[str, Any]:
-    """How a set was loaded, for a later command, from another folder, to load it again: what a run keeps of it."""
-    return {
-        "source": absolute_source(source),
-        "options": dict(options),
-        "root": None if root is None else str(Path(root).absolute()),
-    }
+def absolute_root(root: str | Path | None) -> str | None:
+    """A data root as a later command, or another process, finds it from another folder; `None` for the default."""
+    return None if root is None else str(Path(root).absolute())

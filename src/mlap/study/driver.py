@@ -13,7 +13,7 @@ from typing import Any
 
 from mlap.errors import UsageError
 from mlap.graphs import GraphSet
-from mlap.graphs.sources import absolute_source, load_graphs
+from mlap.graphs.sources import absolute_root, absolute_source, load_graphs
 from mlap.study import lock
 from mlap.study.engine import Died, Done, Engine, EpochDone, Event, Failed, Job
 from mlap.study.local_engine import LocalEngine
@@ -221,7 +221,7 @@ def on_site(
     """Hold a study to run something in it; the arguments are those of `sweep`."""
     path = Path(study)
     source = absolute_source(source)
-    root = None if data_root is None else str(Path(data_root).absolute())
+    root = absolute_root(data_root)
     reading = dict(options or {})
     with closing(engine or LocalEngine()) as running:
         if graphs is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mlap.errors import DataError, MlapError
 from mlap.graphs import GraphSet
-from mlap.graphs.sources import load_graphs, reading
+from mlap.graphs.sources import load_graphs
 from mlap.study.engine import Done, EpochDone, Failed, Job
 from mlap.training import Epoch, Recipe, train
 from mlap.training.run import LAST, first_line, read_checkpoint, read_config
@@ -43,7 +43,7 @@ class Workbench:
                 work_dir,
                 resume=True,
                 device=job.device,
-                source=reading(job.source, job.options, job.data_root),
+                source={"source": job.source, "options": job.options, "root": job.data_root},
                 on_epoch=tell,
             )
             return Done(
