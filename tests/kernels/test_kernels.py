@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -202,26 +202,27 @@ def test_the_kernels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
     called = set()
     names = ["collect", "collect_backward", "normalise", "normalise_backward", "add_relu", "relu_backward"]
-    names += ["score", "score_backward", "attend", "attend_backward", "activate", "activate_backward"]
+    names += ["score", "score_backward", "attend", "attend_backward", "activate", "activate_backward", "cell_backward"]
     for name in names:
         kernel = getattr(compiled, name)
         monkeypatch.setattr(compiled, name, lambda *a, kernel=kernel, name=name: (called.add(name), kernel(*a))[1])
     batch: Any = synthetic(graphs_per_class=1).batch(range(9))
     for norm in ("graph", "none"):
-        outcome(graph_network(num_layers=2, channels=3, out_channels=2, norm=norm), batch)
+        outcome(graph_network("jk-lstm", num_layers=2, channels=3, out_channels=2, norm=norm), batch)
     assert called == set(names)
     called.clear()
     with without_kernels():
-        outcome(graph_network(num_layers=2, channels=3, out_channels=2, norm="graph"), batch)
+        outcome(graph_network("jk-lstm", num_layers=2, channels=3, out_channels=2, norm="graph"), batch)
     assert not called
 
 
 @pytest.mark.parametrize(
-    "name", ["backbone.convs.1", "backbone.convs.1.nn", "backbone.norms.1", "readout.pools.1.gate"]
+    "name",
+    ["backbone.convs.1", "backbone.convs.1.nn", "backbone.norms.1", "readout.pools.1.gate", "readout.aggregation.lstm"],
 )
 def test_a_module_with_a_hook_is_called(name: str) -> None:
     """The kernels do not do its work behind its back; the outcome is the same."""
-    network = graph_network(num_layers=3, channels=3, out_channels=2, norm="graph")
+    network = graph_network("mlap-lstm", num_layers=3, channels=3, out_channels=2, norm="graph")
     batch: Any = synthetic(graphs_per_class=1).batch(range(9))
     expected = outcome(network, batch)
     seen: list[nn.Module] = []
@@ -279,6 +280,27 @@ def test_the_largest_of_several(levels: int) -> None:
         assert torch.equal(got, expected)
     strange = [torch.tensor([[float("nan"), 1.0, float("-inf")]]), torch.tensor([[2.0, float("nan"), float("inf")]])]
     assert str(join([*strange, torch.full((1, 3), 3.0)]).tolist()) == "[[nan, nan, inf]]"
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 5])
+def test_an_lstm_is_torchs(length: int) -> None:
+    from mlap.kernels import functions
+
+    torch.manual_seed(0)
+    module = nn.LSTM(3, 4).double()
+    steps = torch.randn(length, 6, 3, dtype=torch.double, requires_grad=True)
+    weigh = torch.randn(length, 6, 4, dtype=torch.double)
+
+    def states_and_gradients(states: Sequence[Tensor]) -> list[Tensor]:
+        every = sum((state * w).sum() for state, w in zip(states, weigh, strict=True))
+        last = states[-1].sum()  # an expanded gradient, and none for the others
+        learned = (steps, *module.parameters())
+        return [*states, *(g for x in (every, last) for g in torch.autograd.grad(x, learned, retain_graph=True))]
+
+    ours = states_and_gradients(functions.lstm(steps.unbind(), *module.all_weights[0]))
+    torchs = states_and_gradients(module(steps)[0].unbind())
+    for got, expected in zip(ours, torchs, strict=True):
+        torch.testing.assert_close(got, expected)
 
 
 def test_dropout_of_both_kinds_drops_the_same() -> None:

@@ -539,6 +539,60 @@ def _where_from(part: int, first: int, last: int, grad: Array, which: Array, num
         out[c] = g if which[c] == number else ZERO
 
 
+# ---- a step of an LSTM --------------------------------------------------------------------------------------------
+
+
+@compiled
+def cell_backward(
+    grad_out: Array, grad_cell: Array, gates: Array, before: Array, activated: Array, threads: int
+) -> Array:
+    """The gradient of a step for what goes into its gates, and, in place of `grad_cell`, for the cell before it.
+
+    The step is cell = input · candidate + forget · before, out = output · tanh(cell).
+
+    Args:
+        grad_out: what arrives at the step's output `(N, H)`.
+        grad_cell: what arrives at its cell from the next step `(N, H)`.
+        gates: forget, input, candidate and output `(N, 4H)`; in a first step, which has nothing to forget, `(N, 3H)`.
+        before: the cell before it `(N, H)`; unused in a first step.
+        activated: tanh(cell) `(N, H)`.
+        threads: the number of threads.
+    """
+    out = np.empty_like(gates)
+    fork(_cell_backward, len(gates), threads, (grad_out, grad_cell, gates, before, activated, out))
+    return out
+
+
+@compiled
+def _cell_backward(
+    part: int,
+    first: int,
+    last: int,
+    grad_out: Array,
+    grad_cell: Array,
+    gates: Array,
+    before: Array,
+    activated: Array,
+    out: Array,
+) -> None:
+    width = grad_out.shape[1]
+    forgotten = gates.shape[1] - 3 * width
+    for n in range(first, last):
+        enter, candidate, leave = gates[n, forgotten : -2 * width], gates[n, -2 * width : -width], gates[n, -width:]
+        to_enter, to_candidate, to_leave = out[n, forgotten : -2 * width], out[n, -2 * width : -width], out[n, -width:]
+        for c in range(width):
+            g, t = grad_out[n, c], activated[n, c]
+            grad = grad_cell[n, c] + g * leave[c] * (ONE - t * t)
+            to_enter[c] = grad * candidate[c] * enter[c] * (ONE - enter[c])
+            to_candidate[c] = grad * enter[c] * (ONE - candidate[c] * candidate[c])
+            to_leave[c] = g * t * leave[c] * (ONE - leave[c])
+            grad_cell[n, c] = grad
+        for c in range(forgotten):
+            forget = gates[n, c]
+            out[n, c] = grad_cell[n, c] * before[n, c] * forget * (ONE - forget)
+            grad_cell[n, c] *= forget
+
+
 # ---- attention ---------------------------------------------------------------------------------------------------
 
 

@@ -95,7 +95,8 @@ class LSTMAttention(JumpingKnowledge):  # type: ignore[misc]
 
     def forward(self, levels: Sequence[Tensor]) -> Tensor:
         """Join levels `L × (rows, c)` to `(rows, c)`."""
-        join: Callable[[list[Tensor]], Tensor] = super().forward
+        fast = kernels.usable(*levels) and kernels.may_replace(self.lstm, nn.LSTM)
+        join: Callable[[list[Tensor]], Tensor] = self._join if fast else super().forward
         if torch.is_grad_enabled() or not kernels.on_host(levels[0]):
             return join(list(levels))
 
@@ -108,6 +109,17 @@ class LSTMAttention(JumpingKnowledge):  # type: ignore[misc]
         from mlap.kernels import functions
 
         return functions.once_per_kind(join_rows, rows)
+
+    def _join(self, levels: list[Tensor]) -> Tensor:
+        """What PyG's module computes, the LSTM by kernels."""
+        from mlap.kernels import functions
+
+        onwards, backwards = self.lstm.all_weights
+        ahead = functions.lstm(levels, *onwards)
+        behind = functions.lstm(levels[::-1], *backwards)[::-1]
+        scores = [self.att(torch.cat(states, dim=1)) for states in zip(ahead, behind, strict=True)]
+        weights = torch.cat(scores, dim=1).softmax(dim=1)
+        return torch.einsum("rl,lrc->rc", weights, torch.stack(levels))
 
 
 #: name → a function of (channels, number of levels) that makes the module
