@@ -163,3 +163,17 @@ def test_a_study_without_a_finished_run(mlap: Command, tmp_path: Path, graphs: G
     wrong = mlap("compare", "planned.db")
     assert wrong.code == 1
     assert wrong.error == "none of the 2 runs on synthetic has a validation score: 2 not finished"
+
+
+def test_runs_as_a_file_and_several_studies(mlap: Command, study: Path, tmp_path: Path, graphs: GraphSet) -> None:
+    """What a table of runs holds is compared as the study is; further studies add to it."""
+    runs = tmp_path / "runs.csv"
+    assert mlap("compare", study, "--table", "runs", "--format", "csv", "--out", runs).code == 0
+    assert mlap("compare", runs).out == mlap("compare", study).out == mlap("compare", study, runs).out
+    with Study.create(tmp_path / "more.db") as more:
+        add(more, graphs, Recipe.paper("synthetic", architecture="jk-sum", layers=2, seed=0), 0.1, 0.1)
+    together = mlap("compare", runs, tmp_path / "more.db", "--json").json
+    assert together["studies"] == [str(runs), str(tmp_path / "more.db")]
+    assert {row["family"] for row in together["tables"]["results"]["rows"] if row["source"] == "ours"} == {
+        *("naive", "jk", "mlap"),
+    }

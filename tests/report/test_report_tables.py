@@ -112,7 +112,7 @@ def test_a_study_without_the_network_that_the_paper_selected_is_not_judged() -> 
 
 def test_every_run() -> None:
     runs = [*MINE[:2], replace(MINE[2], versions={"mlap": "0.1.0", "torch": "2.13.0"})]
-    table = runs_table(runs, versions=True)
+    table = runs_table(runs, complete=True)
     made = rows(table)
     assert [(row["architecture"], row["seed"], row["valid_score"]) for row in made] == [
         ("naive", seed, score) for seed, score in enumerate(SCORES)

@@ -1,4 +1,4 @@
-"""`mlap compare`: the runs of a study as the paper's tables."""
+"""`mlap compare`: the runs of a study, or of several, as the paper's tables."""
 
 from __future__ import annotations
 
@@ -36,7 +36,13 @@ class Format(str, Enum):
 
 
 def compare(
-    study: Annotated[Path, typer.Argument(help="A study file that `mlap sweep` made.", metavar="STUDY")],
+    studies: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A study file that `mlap sweep` made, or a CSV file of runs; several are taken together.",
+            metavar="STUDY...",
+        ),
+    ],
     data: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Which data set, if the study has several (or a fingerprint's beginning)."),
@@ -69,6 +75,7 @@ def compare(
       mlap compare study.db
       mlap compare study.db --table results --format latex --out results.tex
       mlap compare study.db --table runs --format csv --out runs.csv
+      mlap compare here.db from-another-machine.db runs.csv
       mlap compare study.db --reference jk --family mlap-max=ours
     """
     if form is Format.csv and table is TableName.all and not as_json:
@@ -79,15 +86,14 @@ def compare(
 
     from mlap.report import render
     from mlap.report.tables import TABLES, paper_warnings, runs_table
-    from mlap.study import Study
     from mlap.study.compare import compare as compare_runs
     from mlap.study.compare import runs_on
+    from mlap.study.gather import gather
 
-    with Study.open(study) as opened:
-        runs = runs_on(opened.runs(), data)
+    runs = runs_on(gather(studies), data)
     comparison = compare_runs(runs, reference=reference, families=membership)
     if table is TableName.runs:
-        tables = [runs_table(runs, versions=as_json or form is Format.csv)]
+        tables = [runs_table(runs, complete=as_json or form is Format.csv)]
     else:
         tables = [TABLES[name](comparison) for name in (TABLES if table is TableName.all else [table.value])]
     if table is TableName.all and not as_json:
@@ -96,7 +102,7 @@ def compare(
 
     if as_json:
         content = {
-            "study": str(study),
+            "studies": list(map(str, studies)),
             "data": comparison.data_name,
             "metric": comparison.metric,
             "higher_is_better": comparison.higher_is_better,

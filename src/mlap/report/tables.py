@@ -177,19 +177,28 @@ def full_table(comparison: Comparison) -> Table:
     return _beside_paper(table, bool(published))
 
 
-def runs_table(runs: Sequence[RunRecord], versions: bool = False) -> Table:
-    """Every run of a study, finished or not; with `versions` also of the packages that each was made with."""
+def runs_table(runs: Sequence[RunRecord], complete: bool = False) -> Table:
+    """Every run of a study, finished or not.
+
+    Args:
+        runs: the runs.
+        complete: for machines: also the data, recipe fields that are the same for all runs, and packages. As a CSV
+            file it is what `mlap.study.gather` reads.
+    """
     recipes = [run.recipe.as_dict() for run in runs]
     known = {*(column.key for column in _WHERE), "seed"}
-    swept = [name for name in recipes[0] if name not in known and len({recipe[name] for recipe in recipes}) > 1]
+    others = [
+        name for name in recipes[0] if name not in known and (complete or len({recipe[name] for recipe in recipes}) > 1)
+    ]
+    data = (Column("data_name", "Data"), Column("fingerprint", "Fingerprint"), Column("metric", "Metric"))
     columns = [
-        *(*_WHERE, *(Column(name, name) for name in swept)),
+        *(*(data if complete else ()), *_WHERE, *(Column(name, name) for name in others)),
         *(Column("seed", "Seed"), Column("status", "Status"), Column("best_epoch", "Best epoch")),
         *(Column("valid_score", "Validation", _FOUR_DIGITS), Column("test_score", "Test", _FOUR_DIGITS)),
         *(Column("num_parameters", "Parameters", _THOUSANDS), Column("seconds", "Seconds", _ONE_DIGIT)),
         *(Column("device", "Device"), Column("hash", "Run")),
     ]
-    if versions:
+    if complete:
         columns.append(Column("packages", "Packages"))
     if any(run.error for run in runs):
         columns.append(Column("error", "Error"))
