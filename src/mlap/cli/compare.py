@@ -40,7 +40,7 @@ def compare(
         list[Path],
         typer.Argument(
             help="A study file that `mlap sweep` made, or a CSV file of runs; several are taken together.",
-            metavar="STUDY...",
+            metavar="STUDY",
         ),
     ],
     data: Annotated[
