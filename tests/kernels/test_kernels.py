@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -241,6 +242,44 @@ def test_a_layer_of_ones_own_is_called() -> None:
     backbone = Backbone([Own(4, ConstantEncoder(4))], 4).eval()
     h = torch.randn(3, 4)
     assert torch.equal(backbone(h, torch.zeros(2, 0, dtype=torch.long), None, torch.zeros(3), 1)[0], 2 * h)
+
+
+def test_it_does_not_matter_where_arrays_lie() -> None:
+    """A loop that adds up must not be one whose compiled form depends on how near its arrays are to each other."""
+    from mlap.kernels import compiled
+
+    draw = np.random.default_rng(0).standard_normal
+    nodes, channels, ptr = 400, 24, np.arange(0, 401, 25)
+    x, h, graphs = (draw((rows, channels), np.float32) for rows in (nodes, nodes, len(ptr) - 1))
+    scores, others, bias, weight = (draw(size, np.float32) for size in (nodes, nodes, channels, channels))
+    source, target = np.random.default_rng(1).integers(0, nodes, (2, 900))
+    arcs = [np.arange(nodes), *compiled.sort_arcs(source, target, nodes)]
+    kinds, factor, zero = np.empty(0, np.int64), np.float32(1.5), np.zeros_like
+    for kernel, arguments, outputs in (
+        (compiled._attend, [x, scores, ptr, zero(graphs), zero(scores)], (3, 4)),
+        (compiled._attend_backward, [graphs, scores, x, abs(others), ptr, zero(x), zero(scores)], (5, 6)),
+        (compiled._score, [x, bias, weight, bias[:1], zero(scores)], (0, 4)),
+        (
+            compiled._collect_backward,
+            [x, h, h[:1], kinds, factor, *arcs, zero(x), zero(h[None, :1]), zero(bias)],
+            (9, 11),
+        ),
+    ):
+        inputs = [k for k, value in enumerate(arguments) if isinstance(value, np.ndarray) and value.dtype == np.float32]
+        for near, output in itertools.product(inputs, outputs):
+            results = set()
+            for apart in (0, 8, 32, 100_000):
+                copies = [value.copy() if isinstance(value, np.ndarray) else value for value in arguments]
+                size = copies[near].size
+                memory = np.zeros(size + apart + copies[output].size, np.float32)
+                if near != output:
+                    copies[near] = memory[:size].reshape(copies[near].shape)
+                    copies[near][...] = arguments[near]
+                    copies[output] = memory[size + apart :].reshape(copies[output].shape)
+                    copies[output][...] = arguments[output]
+                kernel(0, 0, nodes, *copies)
+                results.add(b"".join(copies[k].tobytes() for k in outputs))
+            assert len(results) == 1, (kernel, near, output)
 
 
 def test_attention_has_a_gradient_of_its_own() -> None:

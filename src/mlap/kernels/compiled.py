@@ -7,6 +7,10 @@ the other, without scatter. The innermost loops run over channels and become vec
 The rows are shared out among `threads` threads of torch's own (see `mlap.kernels.pool`): the function whose name begins
 with an underscore is what each of them does with its part. Sums over all rows are kept per part and added up then.
 
+A loop either adds up or writes. A loop that writes is compiled twice, and which of the two runs, the one of vector
+instructions or the plain one, depends on how near to each other its arrays lie in memory. Both write the same, but they
+add up in different orders, so that a sum in the same loop would differ in its last digits from one process to the next.
+
 Constants are float32, which leaves the type of float32 *and* float64 arrays as it is.
 """
 
@@ -172,6 +176,7 @@ def _collect_backward(
             product = h.dtype.type(0)
             for c in range(channels):
                 product += grad[i, c] * h[n, c]
+            for c in range(channels):
                 grad_h[n, c] = factor * grad[i, c]
             total += product
         for k in range(start[n], start[n + 1]):
@@ -471,12 +476,12 @@ def _score(
     part: int, first: int, last: int, x: Array, bias: Array, weight: Array, last_bias: Array, out: Array
 ) -> None:
     for n in range(first, last):
-        total = last_bias[0]
         for c in range(x.shape[1]):
             value = x[n, c] + bias[c]
-            value = ZERO if value < ZERO else value
-            x[n, c] = value
-            total += value * weight[c]
+            x[n, c] = ZERO if value < ZERO else value
+        total = last_bias[0]
+        for c in range(x.shape[1]):
+            total += x[n, c] * weight[c]
         out[n] = total
 
 
@@ -616,14 +621,18 @@ def _attend(
         largest = scores[first]
         for n in range(first + 1, last):
             largest = max(largest, scores[n])
+        for n in range(first, last):
+            attention[n] = scores[n] - largest
+        for n in range(first, last):
+            attention[n] = np.exp(attention[n])
         total = x.dtype.type(0)
         for n in range(first, last):
-            attention[n] = np.exp(scores[n] - largest)
             total += attention[n]
         for n in range(first, last):
-            attention[n] /= total
+            share = attention[n] / total
+            attention[n] = share
             for c in range(x.shape[1]):
-                pooled[g, c] += attention[n] * x[n, c]
+                pooled[g, c] += share * x[n, c]
 
 
 @compiled
@@ -656,9 +665,11 @@ def _attend_backward(
             product = x.dtype.type(0)
             for c in range(x.shape[1]):
                 product += grad[g, c] * x[n, c]
-                out[n, c] = attention[n] * grad[g, c]
+            share = attention[n]
+            for c in range(x.shape[1]):
+                out[n, c] = share * grad[g, c]
             grad_scores[n] = product + grad_attention[n]
-            mean += attention[n] * grad_scores[n]
+            mean += share * grad_scores[n]
         for n in range(ptr[g], ptr[g + 1]):
             grad_scores[n] = attention[n] * (grad_scores[n] - mean)
 
