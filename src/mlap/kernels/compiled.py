@@ -7,9 +7,9 @@ the other, without scatter. The innermost loops run over channels and become vec
 The rows are shared out among `threads` threads of torch's own (see `mlap.kernels.pool`): the function whose name begins
 with an underscore is what each of them does with its part. Sums over all rows are kept per part and added up then.
 
-A loop either adds up or writes. A loop that writes is compiled twice, and which of the two runs, the one of vector
-instructions or the plain one, depends on how near to each other its arrays lie in memory. Both write the same, but they
-add up in different orders, so that a sum in the same loop would differ in its last digits from one process to the next.
+A loop that writes is compiled twice, and which of the two runs, the one of vector instructions or the plain one,
+depends on how near to each other its arrays lie in memory. So that results do not depend on it, arithmetic is done to
+the letter (nothing is reordered or fused), except in loops that only add up, `dot` and `total_of`, which write nothing.
 
 Constants are float32, which leaves the type of float32 *and* float64 arrays as it is.
 """
@@ -29,11 +29,31 @@ Array = np.ndarray[Any, Any]
 ZERO = np.float32(0)
 ONE = np.float32(1)
 
+#: Compiled code is kept beside this file, or in the user's cache.
+compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = njit(cache=True, nogil=True, error_model="numpy")
 #: Sums may be reordered and fused (that is what vector instructions need), but NaN and infinity keep their meaning, so
-#: that a training that diverges is seen to diverge. Compiled code is kept beside this file, or in the user's cache.
-compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = njit(
-    cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"}
+#: that a training that diverges is seen to diverge.
+adding_up: Callable[[Callable[..., Any]], Callable[..., Any]] = njit(
+    cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"}
 )
+
+
+@adding_up
+def dot(row: Array, other: Array) -> Any:
+    """The sum of the products of two rows."""
+    total = row.dtype.type(0)
+    for c in range(len(row)):
+        total += row[c] * other[c]
+    return total
+
+
+@adding_up
+def total_of(row: Array) -> Any:
+    """The sum of a row."""
+    total = row.dtype.type(0)
+    for c in range(len(row)):
+        total += row[c]
+    return total
 
 
 @compiled
@@ -173,12 +193,9 @@ def _collect_backward(
     for n in range(first, last):
         i = place[n]
         if i >= 0:
-            product = h.dtype.type(0)
-            for c in range(channels):
-                product += grad[i, c] * h[n, c]
             for c in range(channels):
                 grad_h[n, c] = factor * grad[i, c]
-            total += product
+            total += dot(grad[i], h[n])
         for k in range(start[n], start[n + 1]):
             t = place[target[k]]
             if t < 0:
@@ -479,10 +496,7 @@ def _score(
         for c in range(x.shape[1]):
             value = x[n, c] + bias[c]
             x[n, c] = ZERO if value < ZERO else value
-        total = last_bias[0]
-        for c in range(x.shape[1]):
-            total += x[n, c] * weight[c]
-        out[n] = total
+        out[n] = last_bias[0] + dot(x[n], weight)
 
 
 @compiled
@@ -625,9 +639,7 @@ def _attend(
             attention[n] = scores[n] - largest
         for n in range(first, last):
             attention[n] = np.exp(attention[n])
-        total = x.dtype.type(0)
-        for n in range(first, last):
-            total += attention[n]
+        total = total_of(attention[first:last])
         for n in range(first, last):
             share = attention[n] / total
             attention[n] = share
@@ -662,13 +674,10 @@ def _attend_backward(
     for g in range(*graphs_between(ptr, first_node, last_node)):
         mean = x.dtype.type(0)
         for n in range(ptr[g], ptr[g + 1]):
-            product = x.dtype.type(0)
-            for c in range(x.shape[1]):
-                product += grad[g, c] * x[n, c]
             share = attention[n]
             for c in range(x.shape[1]):
                 out[n, c] = share * grad[g, c]
-            grad_scores[n] = product + grad_attention[n]
+            grad_scores[n] = dot(grad[g], x[n]) + grad_attention[n]
             mean += share * grad_scores[n]
         for n in range(ptr[g], ptr[g + 1]):
             grad_scores[n] = attention[n] * (grad_scores[n] - mean)
