@@ -271,23 +271,26 @@ def lstm(
         enter, forget, others = rows.tensor_split([len(rows) // 4, len(rows) // 2])
         return torch.cat((forget, enter, others))
 
-    learned = map(forget_first, (weight, state_weight, bias + state_bias))
-    states: tuple[Tensor, ...] = _apply(_Lstm, *learned, *steps)
+    joined = torch.cat((weight, state_weight), dim=1)
+    states: tuple[Tensor, ...] = _apply(_Lstm, forget_first(joined), forget_first(bias + state_bias), *steps)
     return states
 
 
 class _Lstm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, state_weight: Tensor, bias: Tensor, *steps: Tensor) -> tuple[Tensor, ...]:
-        width = state_weight.shape[1]
+    def forward(ctx: Any, weight: Tensor, bias: Tensor, *steps: Tensor) -> tuple[Tensor, ...]:
+        channels = steps[0].shape[1]
+        width = weight.shape[1] - channels
         cells: list[Tensor] = []
         states: list[Tensor] = []
         kept: list[Tensor] = []
         for step in steps:
             if states:
-                gates = F.linear(step, weight, bias).addmm_(states[-1], state_weight.t())
+                inputs = torch.cat((step, states[-1]), dim=1)
+                gates = F.linear(inputs, weight, bias)
             else:
-                gates = F.linear(step, weight[width:], bias[width:])
+                inputs = step
+                gates = F.linear(inputs, weight[width:, :channels], bias[width:])
             *forget, enter, candidate, leave = torch.split(gates, width, dim=1)
             for gate in (*forget, enter, leave):
                 gate.sigmoid_()
@@ -296,32 +299,33 @@ class _Lstm(torch.autograd.Function):
                 cells[-1].addcmul_(forget[0], cells[-2])
             activated = cells[-1].tanh()
             states.append(leave * activated)
-            kept += [step, gates, cells[-1], activated, states[-1]]
-        ctx.save_for_backward(weight, state_weight, *kept)
+            kept += [inputs, gates, cells[-1], activated]
+        ctx.save_for_backward(weight, *kept)
         return tuple(states)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grad_states: Tensor) -> tuple[Tensor | None, ...]:
-        weight, state_weight, *kept = ctx.saved_tensors
-        grad_weight, grad_state_weight = torch.zeros_like(weight), torch.zeros_like(state_weight)
-        grad_bias = torch.zeros_like(weight[:, 0])
+        weight, *kept = ctx.saved_tensors
+        channels = weight.shape[1] - grad_states[0].shape[1]
+        grad_weight = weight.new_zeros(weight.shape[::-1])  # transposed, which the products below are faster for
+        grad_bias = weight.new_zeros(len(weight))
         grad_state = grad_states[-1]
         grad_cell = torch.zeros_like(grad_state, memory_format=torch.contiguous_format)  # written in place
         grad_steps = []
         for number in reversed(range(len(grad_states))):
-            step, gates, cell, activated, _ = kept[5 * number : 5 * number + 5]
-            before, state = (kept[5 * number - 3], kept[5 * number - 1]) if number else (cell, None)
-            arrays = _arrays(grad_state, grad_cell, gates, before, activated)
+            inputs, gates, cell, activated = kept[4 * number : 4 * number + 4]
+            arrays = _arrays(grad_state, grad_cell, gates, kept[4 * number - 2] if number else cell, activated)
             grad = _tensor(compiled.cell_backward(*arrays, threads_for(gates.numel())))
-            used = slice(len(weight) - gates.shape[1], None)
-            grad_weight[used].addmm_(grad.t(), step)
+            used = slice(len(weight) - gates.shape[1], None)  # the first step has no forget gate …
+            columns = slice(inputs.shape[1])  # … and no state before it
+            grad_weight[columns, used].addmm_(inputs.t(), grad)
             grad_bias[used] += grad.sum(0)
-            grad_steps.append(grad @ weight[used])
-            if state is not None:
-                grad_state_weight.addmm_(grad.t(), state)
-                grad_state = torch.addmm(grad_states[number - 1], grad, state_weight)
-        return grad_weight, grad_state_weight, grad_bias, *reversed(grad_steps)
+            grad_step, *grad_before = (grad @ weight[used, columns]).tensor_split([channels], dim=1)
+            grad_steps.append(grad_step)
+            if number:
+                grad_state = grad_states[number - 1] + grad_before[0]
+        return grad_weight.t(), grad_bias, *reversed(grad_steps)
 
 
 def attend(

@@ -32,10 +32,7 @@ class Sum(nn.Module):
 
     def forward(self, levels: Sequence[Tensor]) -> Tensor:
         """Join levels `L × (rows, c)` to `(rows, c)`."""
-        total = levels[0]
-        for level in levels[1:]:
-            total = total + level
-        return total
+        return _total(levels)
 
 
 class Max(nn.Module):
@@ -119,7 +116,14 @@ class LSTMAttention(JumpingKnowledge):  # type: ignore[misc]
         behind = functions.lstm(levels[::-1], *backwards)[::-1]
         scores = [self.att(torch.cat(states, dim=1)) for states in zip(ahead, behind, strict=True)]
         weights = torch.cat(scores, dim=1).softmax(dim=1)
-        return torch.einsum("rl,lrc->rc", weights, torch.stack(levels))
+        return _total([weight[:, None] * level for weight, level in zip(weights.unbind(dim=1), levels, strict=True)])
+
+
+def _total(levels: Sequence[Tensor]) -> Tensor:
+    total = levels[0]
+    for level in levels[1:]:
+        total = total + level
+    return total
 
 
 #: name → a function of (channels, number of levels) that makes the module
