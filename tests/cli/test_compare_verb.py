@@ -177,3 +177,41 @@ def test_runs_as_a_file_and_several_studies(mlap: Command, study: Path, tmp_path
     assert {row["family"] for row in together["tables"]["results"]["rows"] if row["source"] == "ours"} == {
         *("naive", "jk", "mlap"),
     }
+
+
+def test_finished_runs_alone(mlap: Command, study: Path) -> None:
+    table = mlap("compare", study, "--table", "runs", "--finished", "--format", "csv")
+    runs = list(csv.DictReader(io.StringIO(table.out)))
+    assert (len(runs), {run["status"] for run in runs}) == (12, {"done"})
+    assert "1 failed" not in mlap("compare", study, "--finished").out
+
+
+def test_over_splits(mlap: Command, study: Path, tmp_path: Path) -> None:
+    """Two more splits, in a study of their own; on the last one naive is better."""
+    with Study.create(tmp_path / "splits.db") as splits:
+        for size, difference in ((3, 0.1), (4, -0.05)):
+            graphs = dataclasses.replace(synthetic(graphs_per_class=size), name="synthetic")
+            for architecture, error in (("naive", 0.4), ("mlap-sum", 0.4 - difference)):
+                recipe = Recipe.paper("synthetic", architecture=architecture, layers=2)
+                add(splits, graphs, recipe, error, error)
+    several = (study, tmp_path / "splits.db")
+    assert "or compare over all with --table splits" in mlap("compare", *several).error
+    answer = mlap("compare", *several, "--table", "splits")
+    assert answer.code == 0
+    assert max(map(len, answer.out.split("\n"))) <= 100
+    assert "2 of 3" in answer.out
+    assert "warning: 2 of 4 networks have no finished run on some split: they are left out" in answer.out
+    content = mlap("compare", *several, "--table", "splits", "--json").json
+    assert list(content["tables"]) == ["results", "significance", "splits"]
+    assert {row["family"]: row["layers"] for row in content["tables"]["results"]["rows"]} == {"naive": 2, "mlap": 2}
+    (contrast,) = content["tables"]["significance"]["rows"]
+    assert contrast["comparison"] == "mlap vs naive"
+    assert contrast["better_on"] == 2
+    assert contrast["by"]["mean"] == pytest.approx((0.1 + 0.1 - 0.05) / 3)
+    assert contrast["p_two_sided"] == pytest.approx(0.5)
+    rows = list(csv.DictReader(io.StringIO(mlap("compare", *several, "--table", "splits", "--format", "csv").out)))
+    assert [float(row["mlap_mean"]) for row in rows] == pytest.approx([0.215, 0.3, 0.45])
+    assert rows[0]["mlap_n"] == "3"
+    assert mlap("compare", study, "--table", "splits").error.startswith("the study has one split of synthetic only")
+    runs = mlap("compare", *several, "--table", "runs", "--format", "csv").out
+    assert len(list(csv.DictReader(io.StringIO(runs)))) == 13 + 4

@@ -13,7 +13,17 @@ from scipy import stats
 
 from mlap.errors import DataError
 from mlap.report.published import SEEDS, Below, PublishedSignificance, published_significance
-from mlap.study.statistics import EXACT, MannWhitney, Summary, bonferroni, mann_whitney, smallest_p, summarise
+from mlap.study.statistics import (
+    EXACT,
+    EXACT_PAIRS,
+    MannWhitney,
+    Summary,
+    bonferroni,
+    mann_whitney,
+    signed_rank,
+    smallest_p,
+    summarise,
+)
 
 PUBLISHED = [(dataset, row) for dataset in SEEDS for row in published_significance(dataset) or ()]
 
@@ -186,3 +196,34 @@ def test_scores_must_exist_and_be_numbers(bad: list[float]) -> None:
         summarise(bad)
     with pytest.raises(DataError, match=r"no scores|must be finite"):
         mann_whitney([1.0], bad)
+
+
+@given(st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=8))
+def test_signed_ranks_against_counting_all_signs(differences: list[float]) -> None:
+    """Every sign of every difference that is not zero is equally likely; the sum of positive ranks is the statistic."""
+    sizes = [abs(difference) for difference in differences if difference]
+    ranks = [sum(other < size for other in sizes) + (sizes.count(size) + 1) / 2 for size in sizes]
+
+    def positive(signs: Sequence[bool]) -> float:
+        return sum(rank for rank, sign in zip(ranks, signs, strict=True) if sign)
+
+    observed = positive([difference > 0 for difference in differences if difference])
+    possible = [positive(signs) for signs in itertools.product((False, True), repeat=len(sizes))]
+    above, below = sum(other >= observed for other in possible), sum(other <= observed for other in possible)
+    assert signed_rank(differences) == pytest.approx(min(1, 2 * min(above, below) / len(possible)))
+
+
+@pytest.mark.parametrize("n", [9, EXACT_PAIRS, EXACT_PAIRS + 1, 40])
+def test_signed_ranks_against_scipy(n: int) -> None:
+    differences = np.random.default_rng(n).normal(0.3, 1, n)
+    method = "exact" if n <= EXACT_PAIRS else "asymptotic"
+    expected = stats.wilcoxon(differences, method=method, correction=n > EXACT_PAIRS).pvalue
+    assert signed_rank(differences.tolist()) == pytest.approx(expected)
+    exact = stats.wilcoxon(differences, method="exact").pvalue
+    assert signed_rank(differences.tolist()) == pytest.approx(exact, abs=0.01)
+
+
+def test_signed_ranks_of_nothing() -> None:
+    assert signed_rank([0.0, 0.0]) == 1
+    with pytest.raises(DataError, match="no scores"):
+        signed_rank([])

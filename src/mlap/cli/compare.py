@@ -24,6 +24,7 @@ class TableName(str, Enum):
     summary = "summary"
     full = "full"
     runs = "runs"
+    splits = "splits"
 
 
 class Format(str, Enum):
@@ -51,7 +52,8 @@ def compare(
         TableName,
         typer.Option(
             help="results: the selected model of each family; significance: they compared; summary: the best depth "
-            "of each architecture; full: every cell; all: these four; runs: every run."
+            "of each architecture; full: every cell; all: these four; runs: every run; splits: the selected models on "
+            "several splits of a data set, compared over the splits."
         ),
     ] = TableName.all,
     reference: Annotated[
@@ -61,6 +63,9 @@ def compare(
         list[str] | None,
         typer.Option("--family", metavar="ARCHITECTURE=FAMILY", help="Count an architecture to another family."),
     ] = None,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Leave out runs that failed or are not finished.")
+    ] = False,
     form: Annotated[Format, typer.Option("--format", help="How to write the tables.")] = Format.text,
     as_json: Json = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file.")] = None,
@@ -74,44 +79,52 @@ def compare(
     Examples:
       mlap compare study.db
       mlap compare study.db --table results --format latex --out results.tex
-      mlap compare study.db --table runs --format csv --out runs.csv
+      mlap compare study.db --table runs --finished --format csv --out runs.csv
       mlap compare here.db from-another-machine.db runs.csv
       mlap compare study.db --reference jk --family mlap-max=ours
+      mlap compare split-1.db split-2.db split-3.db --table splits
     """
     if form is Format.csv and table is TableName.all and not as_json:
         raise UsageError(
-            "a CSV file holds one table; choose it with --table results, significance, summary, full or runs"
+            "a CSV file holds one table; choose it with --table results, significance, summary, full, runs or splits"
         )
     membership = _membership(families or [])
 
     from mlap.report import render
+    from mlap.report.split_tables import split_tables
     from mlap.report.tables import TABLES, paper_warnings, runs_table
     from mlap.study.compare import compare as compare_runs
     from mlap.study.compare import runs_on
     from mlap.study.gather import gather
+    from mlap.study.splits import compare_splits
 
-    runs = runs_on(gather(studies), data)
-    comparison = compare_runs(runs, reference=reference, families=membership)
+    gathered = [run for run in gather(studies) if run.status == "done" or not finished]
+    runs = runs_on(gathered, data, several=table in (TableName.runs, TableName.splits))
+    warnings: list[str] = []
     if table is TableName.runs:
         tables = [runs_table(runs, complete=as_json or form is Format.csv)]
+    elif table is TableName.splits:
+        over_splits = compare_splits(runs, reference=reference, families=membership)
+        tables, warnings = split_tables(over_splits), [*over_splits.warnings]
     else:
+        comparison = compare_runs(runs, reference=reference, families=membership)
         tables = [TABLES[name](comparison) for name in (TABLES if table is TableName.all else [table.value])]
-    if table is TableName.all and not as_json:
+        warnings = [*comparison.warnings, *paper_warnings(comparison)]
+    if table in (TableName.all, TableName.splits) and not as_json:
         tables = [made for made in tables if made.rows]  # one family alone has nothing to be compared with
-    warnings = [*comparison.warnings, *paper_warnings(comparison)]
 
     if as_json:
         content = {
             "studies": list(map(str, studies)),
-            "data": comparison.data_name,
-            "metric": comparison.metric,
-            "higher_is_better": comparison.higher_is_better,
+            "data": runs[0].data_name,
+            "metric": runs[0].metric,
+            "higher_is_better": runs[0].higher_is_better,
             "tables": {made.name: render.to_json(made) for made in tables},
             "warnings": warnings,
         }
         text = json.dumps(content, indent=2) + "\n"
     elif form is Format.csv:
-        text = render.to_csv(tables[0])
+        text = render.to_csv(tables[-1])  # the only one, or what the others of a comparison over splits are made of
         for warning in warnings:
             note(f"warning: {warning}")
     elif form is Format.markdown:

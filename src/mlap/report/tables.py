@@ -22,6 +22,7 @@ from mlap.report.published import (
 )
 from mlap.report.render import EFFECT, NORM, SCORE, SIZES, Column, Kind, P, Table
 from mlap.study.compare import Cell, Comparison, best
+from mlap.study.splits import SplitComparison
 from mlap.study.statistics import Summary
 from mlap.study.store import RunRecord
 from mlap.training import PAPER, Recipe
@@ -78,7 +79,7 @@ def results_table(comparison: Comparison) -> Table:
         judged = _judge(comparison, cell.test, paper.test if paper else None, choice)
         rows.append(
             (
-                *(family, "ours", _aggregator(cell.architecture, family), cell.layers, cell.norm, *cell.others),
+                *(family, "ours", aggregator_of(cell.architecture, family), cell.layers, cell.norm, *cell.others),
                 *(cell.valid.n, cell.valid, cell.test, judged),
             )
         )
@@ -87,13 +88,13 @@ def results_table(comparison: Comparison) -> Table:
             others = [getattr(Recipe.paper(comparison.data_name), name) for name in comparison.swept]
             rows.append(
                 (
-                    *(family, "paper", _aggregator(paper.architecture, family), paper.layers, paper.norm, *others),
+                    *(family, "paper", aggregator_of(paper.architecture, family), paper.layers, paper.norm, *others),
                     *(paper.test.n, valid, paper.test, None),
                 )
             )
     columns = (
-        *(Column("family", "Family"), Column("source", "From"), Column("aggregator", "Aggregator"), *_WHERE[1:]),
-        *_swept(comparison),
+        *(Column("family", "Family"), Column("source", "From"), Column("aggregator", "Aggregator"), *WHERE[1:]),
+        *columns_of(comparison.swept),
         *(Column("seeds", "Seeds"), Column("valid", "Validation", SCORE), Column("test", "Test", SCORE)),
         Column("verdict", "Verdict"),
     )
@@ -141,7 +142,7 @@ def summary_table(comparison: Comparison) -> Table:
         mark = "*" if cell is top[norm] else ""
         rows.append((architecture, cell.layers, norm, *cell.others, cell.valid.n, cell.valid, *theirs, judged, mark))
     columns = (
-        *(*_WHERE, *_swept(comparison), Column("seeds", "Seeds"), Column("valid", "Validation", SCORE)),
+        *(*WHERE, *columns_of(comparison.swept), Column("seeds", "Seeds"), Column("valid", "Validation", SCORE)),
         *(Column("paper_layers", "Paper L"), Column("paper_valid", "Paper validation", SCORE)),
         *(Column("verdict", "Verdict"), Column("best", "Best")),
     )
@@ -169,7 +170,7 @@ def full_table(comparison: Comparison) -> Table:
             )
         )
     columns = (
-        *(*_WHERE, *_swept(comparison), Column("seeds", "Seeds"), Column("valid", "Validation", SCORE)),
+        *(*WHERE, *columns_of(comparison.swept), Column("seeds", "Seeds"), Column("valid", "Validation", SCORE)),
         *(Column("paper_valid", "Paper validation", SCORE), Column("verdict", "Verdict"), Column("best", "Best")),
     )
     notes = (_VERDICT, "Best: * is the best of its architecture and normalisation, ** of its normalisation.")
@@ -186,13 +187,13 @@ def runs_table(runs: Sequence[RunRecord], complete: bool = False) -> Table:
             file it is what `mlap.study.gather` reads.
     """
     recipes = [run.recipe.as_dict() for run in runs]
-    known = {*(column.key for column in _WHERE), "seed"}
+    known = {*(column.key for column in WHERE), "seed"}
     others = [
         name for name in recipes[0] if name not in known and (complete or len({recipe[name] for recipe in recipes}) > 1)
     ]
     data = (Column("data_name", "Data"), Column("fingerprint", "Fingerprint"), Column("metric", "Metric"))
     columns = [
-        *(*(data if complete else ()), *_WHERE, *(Column(name, name) for name in others)),
+        *(*(data if complete else ()), *WHERE, *(Column(name, name) for name in others)),
         *(Column("seed", "Seed"), Column("status", "Status"), Column("best_epoch", "Best epoch")),
         *(Column("valid_score", "Validation", _FOUR_DIGITS), Column("test_score", "Test", _FOUR_DIGITS)),
         *(Column("num_parameters", "Parameters", _THOUSANDS), Column("seconds", "Seconds", _ONE_DIGIT)),
@@ -234,7 +235,8 @@ def paper_warnings(comparison: Comparison) -> list[str]:
     return [f"the paper's numbers were made with another recipe; here it is {'; '.join(differing)}"]
 
 
-_WHERE = (Column("architecture", "Architecture"), Column("layers", "L"), Column("norm", "GN", NORM))
+#: what tells cells apart
+WHERE = (Column("architecture", "Architecture"), Column("layers", "L"), Column("norm", "GN", NORM))
 
 
 def _published(comparison: Comparison) -> dict[tuple[str, str, int], PublishedValidation]:
@@ -257,19 +259,25 @@ def _best_of_norm(comparison: Comparison) -> Mapping[str, Cell]:
     }
 
 
-def _aggregator(architecture: str, family: str) -> str | None:
+def aggregator_of(architecture: str, family: str) -> str | None:
+    """What an architecture is called within its family."""
     return architecture.removeprefix(family).removeprefix("-") or None
 
 
-def _swept(comparison: Comparison) -> tuple[Column, ...]:
-    return tuple(Column(name, name) for name in comparison.swept)
+def columns_of(fields: Sequence[str]) -> tuple[Column, ...]:
+    """A column for each field of a recipe."""
+    return tuple(Column(name, name) for name in fields)
+
+
+def measure(comparison: Comparison | SplitComparison) -> str:
+    """What scores are, and which are better."""
+    metric = METRICS[comparison.metric].label if comparison.metric in METRICS else comparison.metric
+    return f"{metric}, {'higher' if comparison.higher_is_better else 'lower'} is better"
 
 
 def _scores(comparison: Comparison) -> str:
-    metric = METRICS[comparison.metric].label if comparison.metric in METRICS else comparison.metric
-    direction = "higher" if comparison.higher_is_better else "lower"
     paper = f"; paper: {SEEDS[comparison.data_name]} seeds" if comparison.data_name in SEEDS else ""
-    return f"{comparison.data_name} ({metric}, {direction} is better; mean ± standard error over seeds{paper})"
+    return f"{comparison.data_name} ({measure(comparison)}; mean ± standard error over seeds{paper})"
 
 
 def _beside_paper(table: Table, has_paper: bool) -> Table:

@@ -98,11 +98,14 @@ class Comparison:
     @property
     def swept(self) -> tuple[str, ...]:
         """The recipe fields with more than one value, apart from norm, architecture, depth and seed."""
-        return _swept(self.settings)
+        return swept_of(self.settings)
 
 
 class Scored(Protocol):
     """What can be selected: a cell of a study, or of the paper."""
+
+    @property
+    def architecture(self) -> str: ...
 
     @property
     def layers(self) -> int: ...
@@ -132,8 +135,32 @@ def best(cells: Iterable[AnyScored], higher_is_better: bool) -> AnyScored:
     return min(cells, key=lambda cell: (sign * cell.valid.mean, cell.layers))
 
 
-def runs_on(records: Iterable[RunRecord], data: str | None = None) -> list[RunRecord]:
-    """The runs on one data set: the only one, or the one whose name or beginning of fingerprint is `data`."""
+def select(
+    cells: Iterable[AnyScored], higher_is_better: bool, families: Mapping[str, str] | None = None
+) -> dict[str, AnyScored]:
+    """Family → its cell with the best mean validation score."""
+    by_family: dict[str, list[AnyScored]] = {}
+    for cell in cells:
+        by_family.setdefault(family_of(cell.architecture, families), []).append(cell)
+    return {family: best(by_family[family], higher_is_better) for family in sorted(by_family, key=_place(FAMILIES))}
+
+
+def opponents(selected: Mapping[str, Any], reference: str | None = None) -> list[tuple[str, str]]:
+    """The reference family, `mlap` unless given, with each other one; nothing if the study does not have it."""
+    if reference is not None and reference not in selected:
+        raise unknown("family", reference, selected)
+    first = REFERENCE if reference is None else reference
+    return [(first, second) for second in selected if second != first] if first in selected else []
+
+
+def runs_on(records: Iterable[RunRecord], data: str | None = None, several: bool = False) -> list[RunRecord]:
+    """The runs on one data set: the only one, or the one whose name or beginning of fingerprint is `data`.
+
+    Args:
+        records: the runs.
+        data: which data set, if there are several.
+        several: whether it may be there several times, split otherwise each time.
+    """
     runs = list(records)
     if not runs:
         raise DataError("the study has no runs yet; `mlap sweep` adds some")
@@ -146,11 +173,11 @@ def runs_on(records: Iterable[RunRecord], data: str | None = None) -> list[RunRe
     elif len(names) > 1:
         raise UsageError(f"the study has runs on {', '.join(names)}; compare one at a time with --data NAME")
     prints = list(dict.fromkeys(run.fingerprint for run in runs))
-    if len(prints) > 1:
+    if len(prints) > 1 and not several:
         short = ", ".join(print[:12] for print in prints)
         raise UsageError(
             f"the study has runs on {len(prints)} different data sets called {runs[0].data_name} "
-            f"(fingerprints {short}); choose one with --data FINGERPRINT"
+            f"(fingerprints {short}); choose one with --data FINGERPRINT, or compare over all with --table splits"
         )
     return runs
 
@@ -174,37 +201,42 @@ def compare(
         families: architecture → family, where it is not the one of `family_of`.
     """
     runs = runs_on(records, data)
-    for architecture in families or ():
-        if architecture not in (known := sorted({run.architecture for run in runs})):
-            raise unknown("architecture in the study", architecture, known)
-    settings = _settings(runs)
-    cells = _cells(runs, settings)
+    check_architectures(families, runs)
+    settings = settings_of(runs)
+    cells = cells_of(runs, settings)
     if not cells:
         raise DataError(f"none of the {len(runs)} runs on {runs[0].data_name} has a validation score: {_states(runs)}")
 
     higher_is_better = runs[0].higher_is_better
-    by_family: dict[str, list[Cell]] = {}
-    for cell in cells:
-        by_family.setdefault(family_of(cell.architecture, families), []).append(cell)
-    order = sorted(by_family, key=_place(FAMILIES))
-    selected = {family: best(by_family[family], higher_is_better) for family in order}
-    if reference is not None and reference not in selected:
-        raise unknown("family", reference, selected)
-    first = REFERENCE if reference is None else reference
-    others = [family for family in selected if family != first] if first in selected else []
-    contrasts = tuple(_contrast(first, second, selected, higher_is_better) for second in others)
+    selected = select(cells, higher_is_better, families)
+    contrasts = tuple(_contrast(*pair, selected, higher_is_better) for pair in opponents(selected, reference))
     warnings = [*_run_warnings(runs, cells, settings), *_seed_warnings(cells, selected)]
     warnings += [_too_few(contrast) for contrast in contrasts if _too_few(contrast)]
-    if len(selected) == 1:
-        warnings.append(f"the study has runs of one family only, {order[0]}: there is nothing to compare it with")
-    elif first not in selected:
-        warnings.append(f"the study has no {first}: choose one of {', '.join(selected)} with --reference")
+    warnings += alone_warnings(selected, reference)
     return Comparison(
         runs[0].data_name, runs[0].metric, higher_is_better, settings, cells, selected, contrasts, tuple(warnings)
     )
 
 
-def _settings(runs: Sequence[RunRecord]) -> dict[str, tuple[Any, ...]]:
+def check_architectures(families: Mapping[str, str] | None, runs: Sequence[RunRecord]) -> None:
+    """Complain if a family is said of an architecture that there is no run of."""
+    known = sorted({run.architecture for run in runs})
+    for architecture in families or ():
+        if architecture not in known:
+            raise unknown("architecture in the study", architecture, known)
+
+
+def alone_warnings(selected: Mapping[str, Any], reference: str | None = None) -> list[str]:
+    """What to say where nothing is compared with anything."""
+    if len(selected) == 1:
+        return [f"the study has runs of one family only, {next(iter(selected))}: there is nothing to compare it with"]
+    if reference is None and REFERENCE not in selected:
+        return [f"the study has no {REFERENCE}: choose one of {', '.join(selected)} with --reference"]
+    return []
+
+
+def settings_of(runs: Sequence[RunRecord]) -> dict[str, tuple[Any, ...]]:
+    """Recipe field → the values it has in the runs, in order; without the seed."""
     recipes = [run.recipe.as_dict() for run in runs]
     return {
         name: tuple(sorted({recipe[name] for recipe in recipes}, key=_place(_ORDERS.get(name, ()))))
@@ -221,7 +253,8 @@ def _place(order: Sequence[str]) -> Callable[[Any], tuple[int, Any]]:
     return lambda value: (order.index(value) if value in order else len(order), value)
 
 
-def _swept(settings: Mapping[str, tuple[Any, ...]]) -> tuple[str, ...]:
+def swept_of(settings: Mapping[str, tuple[Any, ...]]) -> tuple[str, ...]:
+    """The recipe fields with more than one value, apart from norm, architecture, depth and seed."""
     return tuple(name for name, values in settings.items() if len(values) > 1 and name not in _CELL)
 
 
@@ -229,9 +262,9 @@ def _usable(score: float | None) -> TypeGuard[float]:
     return score is not None and math.isfinite(score)
 
 
-def _cells(runs: Sequence[RunRecord], settings: Mapping[str, tuple[Any, ...]]) -> tuple[Cell, ...]:
-    """The cells in the order of the settings' values."""
-    fields = (*_CELL, *_swept(settings))
+def cells_of(runs: Sequence[RunRecord], settings: Mapping[str, tuple[Any, ...]]) -> tuple[Cell, ...]:
+    """The cells of runs on one data set that have a finished run, in the order of the settings' values."""
+    fields = (*_CELL, *swept_of(settings))
     groups: dict[tuple[int, ...], list[RunRecord]] = {}
     for run in runs:
         if run.status == "done" and _usable(run.valid_score):

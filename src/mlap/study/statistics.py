@@ -1,4 +1,7 @@
-"""The paper's statistics: mean and standard error over seeds, and the Mann–Whitney U test with its effect size."""
+"""The paper's statistics: mean and standard error over seeds, and the Mann–Whitney U test with its effect size.
+
+And one that the paper has no use for: the Wilcoxon signed-rank test of paired scores, for networks on several splits.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from mlap.errors import DataError
 
 #: Up to this many scores on each side p-values are exact: at most 12,870 divisions into two samples are counted.
 EXACT = 8
+#: Up to this many pairs p-values of the signed-rank test are exact: at most 32,768 choices of signs are counted.
+EXACT_PAIRS = 15
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,28 @@ def mann_whitney(first: Sequence[float], second: Sequence[float], *, higher_is_b
         side = "greater" if above >= 0 else "less"
         p = float(stats.mannwhitneyu(a, b, alternative=side, method="asymptotic", use_continuity=True).pvalue)
     return MannWhitney(len(a), len(b), u, above / deviation, p, min(1.0, 2 * p))
+
+
+def signed_rank(differences: Sequence[float]) -> float:
+    """The two-sided p of the Wilcoxon signed-rank test that paired scores differ to neither side.
+
+    Pairs without a difference say nothing and are left out. With up to `EXACT_PAIRS` others p is exact, with ties or
+    without; with more it is the normal approximation, corrected for ties and continuity.
+
+    >>> signed_rank([1.0, 2.0, 3.0])
+    0.25
+    """
+    values = _finite(differences)
+    values = values[values != 0]
+    if not len(values):
+        return 1.0
+    if len(values) > EXACT_PAIRS:
+        return float(stats.wilcoxon(values, method="asymptotic", correction=True).pvalue)
+    ranks = stats.rankdata(np.abs(values))
+    signs = np.array(list(itertools.product((False, True), repeat=len(values))))
+    sums = signs @ ranks
+    observed = ranks[values > 0].sum()
+    return min(1.0, 2 * float(min(np.mean(sums >= observed), np.mean(sums <= observed))))
 
 
 def smallest_p(first: int, second: int) -> float:
