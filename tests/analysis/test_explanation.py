@@ -76,7 +76,10 @@ def test_single_precision_and_no_bias(architecture: str) -> None:
         assert one.residual <= 1e-5 * max(1.0, float(np.abs(one.shares).sum()))
 
 
-LINEAR = ("naive", "jk-sum", "jk-weighted", "jk-concat", "mlap-sum", "mlap-weighted", "mlap-concat")
+LINEAR = (
+    *("naive", "jk-sum", "jk-weighted", "jk-concat", "jk-linear"),
+    *("mlap-sum", "mlap-weighted", "mlap-concat", "mlap-linear"),
+)
 
 
 @pytest.mark.parametrize("architecture", LINEAR)
@@ -90,8 +93,12 @@ def test_every_share_by_the_formula(architecture: str) -> None:
     family, _, join = architecture.partition("-")
     E = network.head.weight.detach().numpy()
     weights = np.ones(layers)
+    module = network.readout.aggregation if family == "mlap" else network.readout.jump
+    if join == "linear":  # every class has a row of its own for the concatenated levels
+        W = module.linear.weight.detach().numpy()
+        E = np.array([[sum(row[k] * W[k, i] for k in range(4)) for i in range(4 * layers)] for row in E])
     if join == "weighted":
-        scores = (network.readout.jump if family == "jk" else network.readout.aggregation).scores.detach().numpy()
+        scores = module.scores.detach().numpy()
         weights = np.exp(scores) / np.exp(scores).sum()
     levels = [layers] if family == "naive" else list(range(1, layers + 1))
     assert found.levels == tuple(levels)
@@ -101,7 +108,7 @@ def test_every_share_by_the_formula(architecture: str) -> None:
         attention = trace.attention[level - 1 if family == "mlap" else 0].numpy()
         for node in range(sum(SIZES)):
             for c in range(outputs):
-                row = E[c, 4 * (level - 1) : 4 * level] if join == "concat" else E[c]
+                row = E[c, 4 * (level - 1) : 4 * level] if join in ("concat", "linear") else E[c]
                 product = sum(row[i] * float(trace.levels[level - 1][node, i]) for i in range(4))
                 expected = weights[level - 1] * attention[node] * product
                 assert float(found.shares[node, column, c]) == pytest.approx(expected, rel=1e-9, abs=1e-12)

@@ -102,6 +102,8 @@ def join(name: str, p: Parameters, levels: Sequence[Vector]) -> Vector:
         return np.array([sum(w * v[c] for w, v in zip(weights, levels, strict=True)) for c in channels])
     if name == "concat":
         return np.array([x for v in levels for x in v])
+    if name == "linear":
+        return linear(under(p, "linear"), np.array([x for v in levels for x in v]))
     if name == "max":
         return np.array([max(v[c] for v in levels) for c in channels])
     assert name == "lstm"

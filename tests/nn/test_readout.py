@@ -24,7 +24,7 @@ from mlap.nn import (
 
 INDEX = torch.tensor([3, 0, 0, 3, 1, 3, 0])  # unsorted; graph 2 has no nodes, graph 1 a single one
 GRAPHS = 5  # and graph 4 is not named at all
-LINEAR = ("sum", "weighted", "concat")
+LINEAR = ("sum", "weighted", "concat", "linear")
 
 
 def shaken(architecture: str, channels: int, num_levels: int) -> MultiLevelAttentionPooling | JumpReadout:
@@ -78,9 +78,11 @@ def set_gates(readout: nn.Module, gate: nn.Sequential) -> None:
             module.load_state_dict(gate.state_dict())
 
 
-@pytest.mark.parametrize("architecture", sorted(set(ARCHITECTURES) - {"jk-lstm", "mlap-lstm"}))
+@pytest.mark.parametrize(
+    "architecture", sorted(set(ARCHITECTURES) - {"jk-lstm", "mlap-lstm", "jk-linear", "mlap-linear"})
+)
 def test_at_one_level_architectures_coincide(architecture: str) -> None:
-    """The paper's identity: with the same parameters, joins other than LSTM-attention leave one level as it is."""
+    """The paper's identity: with the same parameters, all joins but LSTM-attention and projection leave one level."""
     naive, other = shaken("naive", 4, 1), shaken(architecture, 4, 1)
     gate = naive.get_submodule("attention_pool.gate")
     assert isinstance(gate, nn.Sequential)
@@ -204,7 +206,7 @@ def test_attention_on_request(architecture: str) -> None:
 
 
 @pytest.mark.parametrize("model_class", [GIN, GCN])
-@pytest.mark.parametrize("aggregation", ["sum", "weighted", "concat", "max", "lstm"])
+@pytest.mark.parametrize("aggregation", ["sum", "weighted", "concat", "linear", "max", "lstm"])
 def test_on_the_layers_of_a_pyg_model(model_class: type[nn.Module], aggregation: str) -> None:
     torch.manual_seed(0)
     model = model_class(5, 6, num_layers=3, jk=None)

@@ -8,7 +8,8 @@ So a logit is a sum over levels l and nodes n, and each term belongs to one node
 
 The weights w of the levels are 1 (sum), trained numbers (weighted), attention over the levels of a node or graph
 (LSTM), or 1 for the channels in which a level is the largest and 0 elsewhere (max). Concatenation gives each level its
-own part of E. A jumping-knowledge network has the same attention at all levels; a naive one has only the last level.
+own part of E, and a projection (linear) multiplies E by the level's matrix. A jumping-knowledge network has the same
+attention at all levels; a naive one has only the last level.
 Nothing is approximated: the terms add up to the logit. Attention and weights, which the network also computes from the
 graph, are taken as they came out: a share says what a node brought into the sum, not what the logit would be without
 the node.
@@ -27,7 +28,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import JumpingKnowledge
 
 from mlap.graphs import GraphSet
-from mlap.nn import GraphNetwork, JumpReadout, Last, Max, MultiLevelAttentionPooling, Sum, Weighted
+from mlap.nn import GraphNetwork, JumpReadout, Last, Max, MultiLevelAttentionPooling, Projection, Sum, Weighted
 from mlap.training.batches import evaluation_batches
 
 Floats = NDArray[np.floating[Any]]
@@ -117,6 +118,8 @@ def _terms(join: nn.Module, rows: Sequence[Tensor], matrix: Tensor) -> list[tupl
     if isinstance(join, Max):
         largest = torch.stack(list(rows)).argmax(dim=0)
         return [(level, (largest == level).to(matrix.dtype), matrix) for level in levels]
+    if isinstance(join, Projection):
+        return [(level, one, matrix @ part) for level, part in enumerate(join.matrices)]
     if not isinstance(join, JumpingKnowledge):
         return None
     if join.mode == "cat":

@@ -49,8 +49,8 @@ def train(
         typer.Option(
             "--architecture",
             "-a",
-            help="naive, jk-sum, jk-concat, jk-max, jk-lstm, jk-weighted, mlap-sum, mlap-weighted, mlap-concat, "
-            "mlap-max or mlap-lstm.  [default: mlap-sum]",
+            help="naive, jk-sum, jk-concat, jk-max, jk-lstm, jk-weighted, jk-linear, mlap-sum, mlap-weighted, "
+            "mlap-concat, mlap-max, mlap-lstm or mlap-linear.  [default: mlap-sum]",
         ),
     ] = None,
     layers: Annotated[int | None, typer.Option("--layers", "-l", help="Message-passing layers.  [default: 5]")] = None,

@@ -4,7 +4,7 @@ from mlap.nn.backbone import NORMS, Backbone, make_backbone
 from mlap.nn.convs import CONVS, GATLayer, GCNLayer, GINLayer
 from mlap.nn.dropout import Dropout
 from mlap.nn.encoders import CategoryEncoder, ConstantEncoder, RealEncoder, make_encoder
-from mlap.nn.join import JOINS, Last, Max, Sum, Weighted
+from mlap.nn.join import JOINS, Last, Max, Projection, Sum, Weighted
 from mlap.nn.network import GraphNetwork, Trace, graph_network
 from mlap.nn.pooling import AttentionPooling
 from mlap.nn.readout import (
@@ -34,6 +34,7 @@ __all__ = [
     "Last",
     "Max",
     "MultiLevelAttentionPooling",
+    "Projection",
     "RealEncoder",
     "Sum",
     "Trace",

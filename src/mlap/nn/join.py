@@ -75,6 +75,39 @@ class Weighted(nn.Module):
         return torch.einsum("l,lrc->rc", self.weights, torch.stack(list(levels)))
 
 
+class Projection(nn.Module):
+    r"""A linear map of the concatenated levels back to the width of one, :math:`\sum_{l=1}^L W_l \, h^{(l)}`.
+
+    It has no bias: what follows, gate and head, has one that does the same.
+
+    Args:
+        channels: the width of every level.
+        num_levels: the number of levels L.
+    """
+
+    def __init__(self, channels: int, num_levels: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(num_levels * channels, channels, bias=False)
+        self.num_levels = num_levels
+
+    def reset_parameters(self) -> None:
+        """Draw the matrices anew."""
+        self.linear.reset_parameters()
+
+    @property
+    def matrices(self) -> tuple[Tensor, ...]:
+        """The matrix of each level, `L × (c, c)`."""
+        return self.linear.weight.chunk(self.num_levels, dim=1)
+
+    def forward(self, levels: Sequence[Tensor]) -> Tensor:
+        """Join levels `L × (rows, c)` to `(rows, c)`."""
+        result: Tensor = self.linear(torch.cat(list(levels), dim=1))
+        return result
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.linear.out_features}, num_levels={self.num_levels})"
+
+
 class LSTMAttention(JumpingKnowledge):  # type: ignore[misc]
     """PyG's attention over the levels, whose scores an LSTM along them computes.
 
@@ -132,6 +165,7 @@ JOINS: dict[str, Callable[[int, int], nn.Module]] = {
     "sum": lambda channels, num_levels: Sum(),
     "weighted": lambda channels, num_levels: Weighted(num_levels),
     "concat": lambda channels, num_levels: JumpingKnowledge("cat"),
+    "linear": Projection,
     "max": lambda channels, num_levels: Max(),
     "lstm": LSTMAttention,
 }

@@ -31,8 +31,8 @@ class MultiLevelAttentionPooling(nn.Module):
     Args:
         channels: the width of every level.
         num_levels: the number of levels L.
-        aggregation: `"sum"`, `"weighted"`, `"concat"`, `"max"`, `"lstm"`, or a module that takes the list of
-            level-wise graph representations `L × (B, channels)` and returns `(B, out_channels)`.
+        aggregation: `"sum"`, `"weighted"`, `"concat"`, `"linear"`, `"max"`, `"lstm"`, or a module that takes the
+            list of level-wise graph representations `L × (B, channels)` and returns `(B, out_channels)`.
         hidden_channels: the width of the gates; twice `channels` unless given.
 
     Example:
@@ -129,8 +129,8 @@ class JumpReadout(nn.Module):
     Args:
         channels: the width of every level.
         num_levels: the number of levels L.
-        jump: `"last"`, `"sum"`, `"weighted"`, `"concat"`, `"max"`, `"lstm"`, or a module that takes the list of levels
-            `L × (N, channels)` and returns `(N, out_channels)`.
+        jump: `"last"`, `"sum"`, `"weighted"`, `"concat"`, `"linear"`, `"max"`, `"lstm"`, or a module that takes the
+            list of levels `L × (N, channels)` and returns `(N, out_channels)`.
         hidden_channels: the width of the gate; twice `channels` unless given, however wide the jump makes its output.
     """
 
@@ -189,7 +189,10 @@ class JumpReadout(nn.Module):
 #: the seven architectures of the paper
 PAPER_ARCHITECTURES = ("naive", "jk-sum", "jk-concat", "jk-max", "jk-lstm", "mlap-sum", "mlap-weighted")
 #: and those that follow from the same parts
-ARCHITECTURES = (*PAPER_ARCHITECTURES, "jk-weighted", "mlap-concat", "mlap-max", "mlap-lstm")
+ARCHITECTURES = (
+    *PAPER_ARCHITECTURES,
+    *("jk-weighted", "mlap-concat", "mlap-max", "mlap-lstm", "jk-linear", "mlap-linear"),
+)
 
 
 def make_readout(architecture: str, channels: int, num_levels: int) -> MultiLevelAttentionPooling | JumpReadout:

@@ -22,7 +22,7 @@ from mlap.study.statistics import Summary
 #: for `mlap.nn.ARCHITECTURES` in their order: the naive network black, the paper's MLAP networks in strong colours
 _COLOURS = (
     *(style.BLACK, style.GREEN, style.ORANGE, style.SKY, style.PURPLE, style.BLUE, style.VERMILION),
-    *("#7A7A00", "#5E3C99", "#8C510A", "#01665E"),
+    *("#7A7A00", "#5E3C99", "#8C510A", "#01665E", "#C51B7D", "#4D4D4D"),
 )
 _NORMS = {"none": "without normalisation (−)", "graph": "with GraphNorm (+)"}
 _MOST_TICKS = 12
