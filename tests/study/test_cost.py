@@ -71,6 +71,22 @@ def test_without_time_to_measure_the_known_kinds_speak_for_the_others(timed: lis
     assert estimate([], GRAPHS).core_hours == 0
 
 
+def test_the_first_network_compiles_at_nobodys_expense(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute for the first, five seconds for each other: the budget of twelve ends with the fourth."""
+    clock = [0.0]
+    asked: list[int] = []
+
+    def measure(recipe: Recipe, *_: object) -> float:
+        clock[0] += 5 if asked else 60
+        asked.append(recipe.layers)
+        return 1.0
+
+    monkeypatch.setattr(cost, "time_per_graph", measure)
+    monkeypatch.setattr(cost.time, "perf_counter", lambda: clock[0])
+    plan = tiny_plan(architecture="naive,jk-sum,jk-max,mlap-sum,mlap-weighted", layers=2, epochs=1)
+    assert estimate(plan.recipes(), GRAPHS, budget=12).measured == len(asked) == 4
+
+
 @pytest.mark.parametrize("batch_size", [5, 10_000])
 def test_a_real_timing(batch_size: int) -> None:
     """A wide network takes longer than a narrow one, whether or not a batch is larger than the set."""
