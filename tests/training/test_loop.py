@@ -174,23 +174,31 @@ KILLED = """
 import sys
 from mlap.graphs import synthetic
 from mlap.training import Recipe, train
-train(Recipe(**{recipe!r}), synthetic(graphs_per_class=8), sys.argv[1], resume=True,
-      on_epoch=lambda epoch: print(epoch.epoch, flush=True))
+
+def on_epoch(epoch):
+    print(epoch.epoch, flush=True)
+    if epoch.epoch == int(sys.argv[2]):
+        sys.stdin.read()  # wait to be killed
+
+train(Recipe(**{recipe!r}), synthetic(graphs_per_class=8), sys.argv[1], resume=True, on_epoch=on_epoch)
 """
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
 def test_a_killed_process_loses_at_most_an_epoch(tmp_path: Path, graphs: GraphSet) -> None:
     """`kill -9` at random moments, also while files are written, until the run is done: the same files come out."""
-    recipe = SMALL.replace(epochs=12)
+    recipe = SMALL.replace(epochs=24)
     train(recipe, graphs, tmp_path / "whole")
     chance = random.Random(3)
     script = KILLED.format(recipe=recipe.as_dict())
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     epochs_done, kills = 0, 0
     while True:
+        # However late this process strikes, the other one has not got further than five epochs.
+        at_most = epochs_done + 5 if kills < 4 else 0
         process = subprocess.Popen(
-            [sys.executable, "-c", script, str(tmp_path / "parts")],
+            [sys.executable, "-c", script, str(tmp_path / "parts"), str(at_most)],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
