@@ -163,6 +163,9 @@ def test_a_study_without_a_finished_run(mlap: Command, tmp_path: Path, graphs: G
     wrong = mlap("compare", "planned.db")
     assert wrong.code == 1
     assert wrong.error == "none of the 2 runs on synthetic has a validation score: 2 not finished"
+    wrong = mlap("compare", "planned.db", "--table", "runs", "--finished")
+    assert (wrong.code, wrong.error) == (1, "none of the 2 runs is finished; see them without --finished")
+    assert mlap("compare", "planned.db", "--table", "runs").out.count("planned") == 2
 
 
 def test_runs_as_a_file_and_several_studies(mlap: Command, study: Path, tmp_path: Path, graphs: GraphSet) -> None:

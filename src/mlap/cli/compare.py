@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from mlap.cli.common import Json, note
-from mlap.errors import UsageError
+from mlap.errors import DataError, UsageError
 
 
 class TableName(str, Enum):
@@ -98,8 +98,11 @@ def compare(
     from mlap.study.gather import gather
     from mlap.study.splits import compare_splits
 
-    gathered = [run for run in gather(studies) if run.status == "done" or not finished]
-    runs = runs_on(gathered, data, several=table in (TableName.runs, TableName.splits))
+    gathered = gather(studies)
+    kept = [run for run in gathered if run.status == "done" or not finished]
+    if gathered and not kept:
+        raise DataError(f"none of the {len(gathered)} runs is finished; see them without --finished")
+    runs = runs_on(kept, data, several=table in (TableName.runs, TableName.splits))
     warnings: list[str] = []
     if table is TableName.runs:
         tables = [runs_table(runs, complete=as_json or form is Format.csv)]

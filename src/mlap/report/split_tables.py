@@ -38,9 +38,8 @@ def _significance(comparison: SplitComparison) -> Table:
     for contrast in comparison.contrasts:
         by = contrast.differences
         won = (sum(difference > 0 for difference in by), len(by)) if by else None
-        rows.append(
-            (f"{contrast.first} vs {contrast.second}", won, summarise(by) if by else None, contrast.p),
-        )
+        mean = summarise(by) if by else None
+        rows.append((f"{contrast.first} vs {contrast.second}", won, mean, contrast.p))
     columns = (
         *(Column("comparison", "Comparison"), Column("better_on", "Better on", _OF)),
         *(Column("by", "Better by", SCORE), Column("p_two_sided", "p 2-sided", P)),

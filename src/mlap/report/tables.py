@@ -193,7 +193,7 @@ def runs_table(runs: Sequence[RunRecord], complete: bool = False) -> Table:
     ]
     data = (Column("data_name", "Data"), Column("fingerprint", "Fingerprint"), Column("metric", "Metric"))
     columns = [
-        *(*(data if complete else ()), *WHERE, *(Column(name, name) for name in others)),
+        *(*(data if complete else ()), *WHERE, *columns_of(others)),
         *(Column("seed", "Seed"), Column("status", "Status"), Column("best_epoch", "Best epoch")),
         *(Column("valid_score", "Validation", _FOUR_DIGITS), Column("test_score", "Test", _FOUR_DIGITS)),
         *(Column("num_parameters", "Parameters", _THOUSANDS), Column("seconds", "Seconds", _ONE_DIGIT)),
