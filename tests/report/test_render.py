@@ -155,7 +155,14 @@ def test_the_latex_reader_of_this_test_sees_mistakes() -> None:
         check_latex(good.replace(r"$\pm$", r"\pm"))
 
 
-def test_text_has_lines_of_a_hundred_columns_at_most() -> None:
+def test_text_as_wide_as_the_terminal_or_as_the_table() -> None:
+    wide = Table("wide", "C", (Column("a", "A"), Column("b", "B")), (("a" * 80, "b" * 80),))
+    line = f"{'a' * 80}  {'b' * 80}"
+    assert line in to_text([wide], []).split("\n")
+    assert max(map(len, to_text([wide], [], width=100).split("\n"))) <= 100
+
+
+def test_text_has_sentences_of_a_hundred_columns_at_most() -> None:
     text = to_text([TABLE, long(3)], ["word " * 50])
     assert max(map(len, text.split("\n"))) <= 100
     assert all(line == line.rstrip() for line in text.split("\n"))

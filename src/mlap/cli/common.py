@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -158,6 +159,11 @@ def note(message: str, quiet: bool = False) -> None:
     """Say something beside the result, on stderr."""
     if not quiet:
         print(message, file=sys.stderr, flush=True)
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal that stdout is; `None` where it is a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 @contextmanager

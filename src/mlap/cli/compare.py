@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mlap.cli.common import Json, note
+from mlap.cli.common import Json, note, terminal_width
 from mlap.errors import DataError, UsageError
 
 
@@ -135,8 +133,7 @@ def compare(
     elif form is Format.latex:
         text = render.to_latex(tables, warnings)
     else:
-        terminal = out is None and sys.stdout.isatty()
-        text = render.to_text(tables, warnings, shutil.get_terminal_size().columns if terminal else 100)
+        text = render.to_text(tables, warnings, terminal_width() if out is None else None)
     if out is None:
         typer.echo(text, nl=False)
     else:

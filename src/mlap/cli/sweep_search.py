@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mlap.cli.common import count, note, print_json
+from mlap.cli.common import count, note, print_json, terminal_width
 from mlap.errors import MlapError
 
 if TYPE_CHECKING:
@@ -148,10 +146,9 @@ def _found_text(found: Search, study: Path) -> str:
         (number, f"{trial.valid_score:.4f}", *(getattr(trial.recipe, name) for name in found.space.searched))
         for number, trial in found.ranking[:_SHOWN]
     ]
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 120
     shown = min(_SHOWN, len(found.ranking))
     table = render.Table("best", f"The best {shown} by validation score", tuple(columns), tuple(rows))
-    lines += ["", render.to_text([table], [], width), *_advice(found, study)]
+    lines += ["", render.to_text([table], [], terminal_width()), *_advice(found, study)]
     return "\n".join(lines)
 
 

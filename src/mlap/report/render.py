@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from mlap.study.statistics import Summary
 
 #: The widest table that LaTeX gets on one page; a longer one is broken across pages.
 _PAGE = 40
+#: the columns of a line of text where no terminal says how many there are
+_LINE = 100
 
 
 class Kind(NamedTuple):
@@ -111,8 +114,14 @@ class Table:
         return any(isinstance(row[column], str) for row in self.rows)
 
 
-def to_text(tables: Sequence[Table], warnings: Sequence[str], width: int = 100) -> str:
-    """Tables for the terminal."""
+def to_text(tables: Sequence[Table], warnings: Sequence[str], width: int | None = None) -> str:
+    """Tables as text.
+
+    Args:
+        tables: the tables.
+        warnings: sentences after the last table.
+        width: the columns of the terminal, which no line exceeds; without one a table is as wide as it needs.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table as Grid
@@ -126,10 +135,10 @@ def to_text(tables: Sequence[Table], warnings: Sequence[str], width: int = 100) 
         for row in table.shown():
             grid.add_row(*map(Text, row))
         drawn = io.StringIO()
-        Console(file=drawn, width=width, color_system=None).print(grid)
+        Console(file=drawn, width=width or sys.maxsize, color_system=None).print(grid)
         parts += [table.caption, "\n".join(line.rstrip() for line in drawn.getvalue().splitlines()), *table.notes]
     parts += [f"warning: {warning}" for warning in warnings]
-    return "\n\n".join(part if "\n" in part else textwrap.fill(part, width) for part in parts) + "\n"
+    return "\n\n".join(part if "\n" in part else textwrap.fill(part, width or _LINE) for part in parts) + "\n"
 
 
 def to_markdown(tables: Sequence[Table], warnings: Sequence[str]) -> str:
