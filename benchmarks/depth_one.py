@@ -17,13 +17,14 @@ from typing import Any
 from records import made_by, write
 from scipy import stats
 
-from mlap.report.published import SEEDS, published_validation
-from mlap.study.statistics import Summary, bonferroni
+from mlap.paper import PROTOCOLS
+from mlap.report.published import published_validation
+from mlap.statistics import Summary, bonferroni
 
 
 def main() -> None:
     cells: dict[tuple[str, str], dict[str, Summary]] = {}
-    for dataset in SEEDS:
+    for dataset in PROTOCOLS:
         for cell in published_validation(dataset) or ():
             if cell.layers == 1:
                 cells.setdefault((dataset, cell.norm), {})[cell.architecture] = cell.valid

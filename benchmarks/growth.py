@@ -97,7 +97,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
-    from mlap.analysis.style import styled
+    from mlap.plotting import styled
 
     titles = {"graphs": "graphs in a batch", "nodes": "nodes per graph", "layers": "layers", "width": "width"}
     with styled():

@@ -29,7 +29,7 @@ from sklearn.metrics import roc_auc_score
 
 from mlap.analysis import explain
 from mlap.graphs import GraphSet, load_graphs
-from mlap.study.statistics import summarise
+from mlap.statistics import summarise
 from mlap.training import Run, load_run
 
 #: name → SMARTS

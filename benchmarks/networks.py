@@ -41,7 +41,8 @@ from torch_geometric.loader import DataLoader
 
 from mlap.graphs import GraphSet, load_graphs
 from mlap.graphs.convert import to_pyg
-from mlap.nn import PAPER_ARCHITECTURES, GraphNetwork, graph_network
+from mlap.names import PAPER_ARCHITECTURES
+from mlap.nn import GraphNetwork, graph_network
 from mlap.training.batches import evaluation_batches
 
 WIDTH = 200

@@ -12,7 +12,8 @@ from torch import nn
 
 from mlap.analysis import decompose, explain
 from mlap.analysis import explanation as module
-from mlap.nn import ARCHITECTURES, NORMS, GraphNetwork, JumpReadout, MultiLevelAttentionPooling
+from mlap.names import ARCHITECTURES
+from mlap.nn import NORMS, GraphNetwork, JumpReadout, MultiLevelAttentionPooling
 from mlap.training import batches
 
 SIZES = [5, 1, 6, 0, 4, 7]

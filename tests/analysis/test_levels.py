@@ -7,7 +7,7 @@ from small import random_graphs, small_network
 
 from mlap.analysis import level_representations
 from mlap.analysis.levels import num_representations
-from mlap.nn import ARCHITECTURES
+from mlap.names import ARCHITECTURES
 from mlap.training import batches, predict_logits
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from conftest import Command
 
-from mlap.nn import ARCHITECTURES, CONVS
+from mlap.names import ARCHITECTURES
+from mlap.nn import CONVS
 from mlap.training import load_run
 
 FAST = ("--layers", 2, "--width", 8, "--epochs", 2, "--threads", 1)

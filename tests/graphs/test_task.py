@@ -9,7 +9,7 @@ import pytest
 
 from mlap.errors import UsageError
 from mlap.graphs import Task
-from mlap.graphs.task import KINDS, METRICS
+from mlap.names import METRICS, TASKS
 
 SCORES = {
     "multiclass": {"error_rate": False, "accuracy": True},
@@ -19,7 +19,7 @@ SCORES = {
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TASKS)
 def test_which_metric_scores_which_kind_and_which_way(kind: str, metric: str) -> None:
     if metric in SCORES[kind]:
         assert Task(kind, 2, metric).higher_is_better is SCORES[kind][metric]

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from mlap import kernels
 from mlap.graphs import synthetic
-from mlap.nn import ARCHITECTURES, NORMS, AttentionPooling, Dropout, graph_network
+from mlap.names import ARCHITECTURES
+from mlap.nn import NORMS, AttentionPooling, Dropout, graph_network
 from mlap.nn.backbone import Backbone
 from mlap.nn.convs import GINLayer
 from mlap.nn.encoders import ConstantEncoder

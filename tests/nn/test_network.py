@@ -18,11 +18,10 @@ from torch_geometric.nn import GCNConv
 
 from mlap.errors import UsageError
 from mlap.graphs import GraphBatch
+from mlap.names import ARCHITECTURES, PAPER_ARCHITECTURES
 from mlap.nn import (
-    ARCHITECTURES,
     CONVS,
     NORMS,
-    PAPER_ARCHITECTURES,
     Backbone,
     GraphNetwork,
     MultiLevelAttentionPooling,

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from torch_geometric.nn import GCN, GIN
 
 from mlap.errors import UsageError
+from mlap.names import ARCHITECTURES, PAPER_ARCHITECTURES
 from mlap.nn import (
-    ARCHITECTURES,
-    PAPER_ARCHITECTURES,
     JumpReadout,
     MultiLevelAttentionPooling,
     make_readout,

@@ -20,7 +20,8 @@ from run_records import cell, run
 
 from mlap.errors import DataError, UsageError
 from mlap.graphs import Features, GraphSet, Task
-from mlap.nn import PAPER_ARCHITECTURES
+from mlap.names import PAPER_ARCHITECTURES
+from mlap.paper import PROTOCOLS
 from mlap.report.curves import depth_plot, scores_plot
 from mlap.report.facts import differences_from_paper, facts, sweep_command, whole_numbers
 from mlap.report.inside import MOST_SEEDS, alike, graphs_to_explain, kept_models
@@ -28,7 +29,7 @@ from mlap.report.page import check_out, headline, runs_table, write_report
 from mlap.report.published import published_validation
 from mlap.study import Plan, PlanRecord, RunRecord, Study
 from mlap.study.compare import compare
-from mlap.training import PAPER, Recipe, load_run, predict_logits, train
+from mlap.training import Recipe, load_run, predict_logits, train
 
 
 class Reader(HTMLParser):
@@ -328,7 +329,7 @@ def test_facts_of_several_devices_and_versions() -> None:
 
 def protocol(seeds: int, **changes: Any) -> list[RunRecord]:
     """The paper's whole grid on its synthetic set, with some fields changed."""
-    fields = {**PAPER["synthetic"], **changes}
+    fields = {**PROTOCOLS["synthetic"].recipe, **changes}
     return [
         record
         for architecture in PAPER_ARCHITECTURES

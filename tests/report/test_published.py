@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mlap.nn import PAPER_ARCHITECTURES
+from mlap.names import PAPER_ARCHITECTURES
+from mlap.paper import PROTOCOLS
 from mlap.report.published import (
-    SEEDS,
     Below,
     published_significance,
     published_test,
@@ -19,18 +19,18 @@ from mlap.study.compare import best, family_of
 LOWER_IS_BETTER = {"synthetic"}
 
 
-@pytest.mark.parametrize("dataset", SEEDS)
+@pytest.mark.parametrize("dataset", PROTOCOLS)
 def test_the_full_tables_are_full(dataset: str) -> None:
     cells = published_validation(dataset)
     assert cells is not None
     assert sorted((cell.architecture, cell.norm, cell.layers) for cell in cells) == sorted(
         itertools.product(PAPER_ARCHITECTURES, ("graph", "none"), range(1, 11))
     )
-    assert all(0 < cell.valid.mean < 1 and cell.valid.n == SEEDS[dataset] for cell in cells)
+    assert all(0 < cell.valid.mean < 1 and cell.valid.n == PROTOCOLS[dataset].seeds for cell in cells)
     assert all(cell.valid.standard_error and cell.valid.standard_error < 0.05 for cell in cells)
 
 
-@pytest.mark.parametrize("dataset", SEEDS)
+@pytest.mark.parametrize("dataset", PROTOCOLS)
 def test_the_selection_rule_gives_the_papers_selected_models(dataset: str) -> None:
     cells, tests = published_validation(dataset), published_test(dataset)
     assert cells is not None
@@ -42,7 +42,7 @@ def test_the_selection_rule_gives_the_papers_selected_models(dataset: str) -> No
         assert (selected.architecture, selected.norm, selected.layers) == (row.architecture, row.norm, row.layers)
 
 
-@pytest.mark.parametrize("dataset", SEEDS)
+@pytest.mark.parametrize("dataset", PROTOCOLS)
 def test_effect_sizes_have_the_sign_of_the_difference_in_test_scores(dataset: str) -> None:
     tests = {row.family: row.test.mean for row in published_test(dataset) or ()}
     rows = published_significance(dataset)
@@ -73,7 +73,7 @@ def test_the_package_data_are_the_papers(shared_data: Path) -> None:
     if not paper.exists():
         pytest.skip(f"no text of the paper at {paper}")
     text = paper.read_text(encoding="utf-8")
-    for dataset, label in zip(SEEDS, ("fractal", "molhiv", "ppa", "mcf"), strict=True):
+    for dataset, label in zip(PROTOCOLS, ("fractal", "molhiv", "ppa", "mcf"), strict=True):
         end = text.index(f"\\TblLab{{valid-full-{label}}}")
         table = text[text.rindex("\\begin{table*}", 0, end) : end]
         plain = re.sub(r"\\textbf\{\*?([\d.]+)\}", r"\1", table)

@@ -24,7 +24,7 @@ from mlap.report.render import (
     to_markdown,
     to_text,
 )
-from mlap.study.statistics import Summary
+from mlap.statistics import Summary
 
 COLUMNS = (
     *(Column("name", "Name"), Column("lr", "lr"), Column("norm", "GN", NORM), Column("valid", "Validation", SCORE)),

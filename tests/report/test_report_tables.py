@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from run_records import cell, run
 
-from mlap.report.published import SEEDS, published_test, published_validation
+from mlap.paper import PROTOCOLS
+from mlap.report.published import published_test, published_validation
 from mlap.report.render import Table, to_csv, to_json, to_latex, to_markdown, to_text
 from mlap.report.tables import (
     TABLES,
@@ -18,10 +19,9 @@ from mlap.report.tables import (
     summary_table,
 )
 from mlap.report.tables import verdict as judge
+from mlap.statistics import Summary
 from mlap.study import RunRecord
 from mlap.study.compare import compare
-from mlap.study.statistics import Summary
-from mlap.training import PAPER
 
 
 def of_paper(dataset: str) -> list[RunRecord]:
@@ -42,7 +42,7 @@ def of_paper(dataset: str) -> list[RunRecord]:
                     layers=published.layers,
                     norm=published.norm,
                     seed=seed,
-                    **PAPER[dataset],
+                    **PROTOCOLS[dataset].recipe,
                 )
             )
     return runs
@@ -52,7 +52,7 @@ def rows(table: Table) -> list[dict[str, Any]]:
     return [dict(zip((column.key for column in table.columns), values, strict=True)) for values in table.rows]
 
 
-@pytest.mark.parametrize("dataset", SEEDS)
+@pytest.mark.parametrize("dataset", PROTOCOLS)
 def test_a_study_with_the_papers_means_gives_the_papers_tables(dataset: str) -> None:
     comparison = compare(of_paper(dataset))
     results = rows(results_table(comparison))
@@ -60,7 +60,7 @@ def test_a_study_with_the_papers_means_gives_the_papers_tables(dataset: str) -> 
     for ours, paper in zip(results[::2], results[1::2], strict=True):
         for key in ("family", "aggregator", "layers", "norm"):
             assert ours[key] == paper[key]
-        assert (ours["seeds"], paper["seeds"]) == (3, SEEDS[dataset])
+        assert (ours["seeds"], paper["seeds"]) == (3, PROTOCOLS[dataset].seeds)
         assert (ours["verdict"], paper["verdict"]) == ("agrees", None)
         assert ours["valid"].mean == pytest.approx(paper["valid"].mean)
         assert ours["test"].mean == pytest.approx(paper["test"].mean)
@@ -152,7 +152,7 @@ def test_a_data_set_that_the_paper_does_not_have() -> None:
 
 
 def test_an_architecture_that_the_paper_does_not_have() -> None:
-    paper = {"data": "MCF-7", **PAPER["MCF-7"], "layers": 3}
+    paper = {"data": "MCF-7", **PROTOCOLS["MCF-7"].recipe, "layers": 3}
     runs = cell("my-own", SCORES, SCORES, **paper) + cell("naive", SCORES, SCORES, **paper)
     comparison = compare(runs, reference="my-own")
     naive, own = rows(full_table(comparison))
@@ -221,7 +221,7 @@ def test_every_table_in_every_form(runs: list[RunRecord]) -> None:
 
 
 def test_no_verdict_on_another_recipe() -> None:
-    runs = cell("naive", SCORES, SCORES, **{"data": "MCF-7", **PAPER["MCF-7"], "epochs": 3, "layers": 3})
+    runs = cell("naive", SCORES, SCORES, **{"data": "MCF-7", **PROTOCOLS["MCF-7"].recipe, "epochs": 3, "layers": 3})
     comparison = compare(runs)
     assert [row["verdict"] for row in rows(full_table(comparison))] == ["other recipe"]
     assert [row["verdict"] for row in rows(results_table(comparison))] == ["other recipe", None]

@@ -8,8 +8,8 @@ import pytest
 from run_records import cell, run
 
 from mlap.errors import DataError, UsageError
+from mlap.statistics import mann_whitney
 from mlap.study.compare import best, compare, family_of
-from mlap.study.statistics import mann_whitney
 
 #: two families, two depths each; on validation the shallow naive and the deep mlap are best, on test the others
 RUNS = [

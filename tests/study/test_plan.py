@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlap.errors import DataError, MlapError, UsageError
-from mlap.nn import ARCHITECTURES
+from mlap.names import ARCHITECTURES
+from mlap.paper import PROTOCOLS
 from mlap.study.plan import PAPER_ARCHITECTURES, Plan
-from mlap.training import PAPER, Recipe
+from mlap.training import Recipe
 
 
 def test_the_papers_protocol_has_14000_networks() -> None:
-    plans = {name: Plan.of(name, "paper") for name in PAPER}
+    plans = {name: Plan.of(name, "paper") for name in PROTOCOLS}
     assert sum(map(len, plans.values())) == 14_000  # SPEC.md, section 3
     recipes = plans["ogbg-molhiv"].recipes()
     assert len(set(recipes)) == len(recipes) == 4200

@@ -18,7 +18,7 @@ from study_tools import InProcessEngine, tiny_graphs
 
 from mlap.errors import DataError, UsageError
 from mlap.graphs import GraphSet
-from mlap.nn import PAPER_ARCHITECTURES
+from mlap.names import PAPER_ARCHITECTURES
 from mlap.study import Plan, RunRecord, Study, run_hash, sweep
 from mlap.study.engine import Died, Done, Event, Failed, Job
 from mlap.study.search import Range, Search, Space, look, propose, search

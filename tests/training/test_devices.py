@@ -19,7 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mlap.errors import MlapError, UsageError
 from mlap.graphs import Buckets, Features, GraphBatch, GraphSet, Task, random_split, synthetic
-from mlap.nn import ARCHITECTURES, PAPER_ARCHITECTURES, GraphNetwork
+from mlap.names import ARCHITECTURES, PAPER_ARCHITECTURES
+from mlap.nn import GraphNetwork
 from mlap.training import Epoch, Recipe, train
 from mlap.training import batches as batches_module
 from mlap.training.batches import Batches

@@ -6,7 +6,8 @@ import math
 import pytest
 
 from mlap.errors import UsageError
-from mlap.training import PAPER, Recipe
+from mlap.paper import PROTOCOLS
+from mlap.training import Recipe
 
 
 def test_the_papers_protocol() -> None:
@@ -17,7 +18,7 @@ def test_the_papers_protocol() -> None:
         "ogbg-ppa": (50, 1e-3, 0.2, 50),
         "MCF-7": (50, 1e-4, 0.5, 20),
     }
-    assert set(table) == set(PAPER)
+    assert set(table) == set(PROTOCOLS)
     for name, (epochs, lr, decay, batch) in table.items():
         recipe = Recipe.paper(name)
         assert (recipe.epochs, recipe.lr, recipe.lr_decay, recipe.batch_size) == (epochs, lr, decay, batch)

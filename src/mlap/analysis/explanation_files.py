@@ -15,11 +15,11 @@ import torch
 from mlap.analysis.explanation import Explanation
 from mlap.analysis.pictures import explanation_plot, explanation_rows, signed
 from mlap.analysis.sketch import MAX_NODES, sketch, symbols_of
-from mlap.analysis.style import save_plot
 from mlap.errors import UsageError
+from mlap.files import write_whole
 from mlap.graphs import GraphSet
+from mlap.plotting import save_plot
 from mlap.training import Objective
-from mlap.training.run import write_whole
 
 JSON, CSV = "explanations.json", "explanations.csv"
 COLUMNS = ("graph", "id", "node", "element", "level", "output", "attention", "share")

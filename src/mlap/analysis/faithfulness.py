@@ -15,7 +15,7 @@ from mlap.analysis.explanation import explain
 from mlap.errors import UsageError
 from mlap.graphs import Features, GraphSet
 from mlap.nn import GraphNetwork
-from mlap.study.statistics import Summary, summarise
+from mlap.statistics import Summary, summarise
 from mlap.training import predict_logits
 from mlap.training.batches import evaluation_batches
 

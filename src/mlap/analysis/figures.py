@@ -12,13 +12,13 @@ from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from mlap.analysis import style
+from mlap import plotting
 from mlap.analysis.embedding import Maps
 from mlap.analysis.probe import ProbeRow, component_types
 from mlap.analysis.smoothing import Smoothing
-from mlap.analysis.style import Plot
 from mlap.graphs import GraphSet, Task
-from mlap.study.statistics import Summary, summarise
+from mlap.plotting import Plot
+from mlap.statistics import Summary, summarise
 
 #: name of a field of `Smoothing` → how to call it
 MEASURES = {
@@ -30,8 +30,8 @@ MEASURES = {
 
 def probe_plot(tables: Mapping[str, Sequence[ProbeRow]], task: Task) -> Plot:
     """Train and test score of the layer-wise classifiers, a panel for each question, with standard errors over runs."""
-    with style.styled():
-        figure = style.new_figure(style.NARROW if len(tables) == 1 else style.WIDE, 2.6)
+    with plotting.styled():
+        figure = plotting.new_figure(plotting.NARROW if len(tables) == 1 else plotting.WIDE, 2.6)
         panels = figure.subplots(1, len(tables), sharey=True, squeeze=False)[0]
         for axes, (question, rows) in zip(panels, tables.items(), strict=True):
             draw_probe(axes, rows)
@@ -46,7 +46,7 @@ def draw_probe(axes: Axes, rows: Sequence[ProbeRow]) -> None:
     places = np.arange(1.0, len(rows) + 1)
     places[-1] += 0.5 if len(rows) > 1 else 0
     # The two are drawn a little apart, so that neither hides the other's error bars.
-    looks = (("train", "test"), (style.ORANGE, style.BLUE), ("s", "o"), ("white", style.BLUE), (-0.06, 0.06))
+    looks = (("train", "test"), (plotting.ORANGE, plotting.BLUE), ("s", "o"), ("white", plotting.BLUE), (-0.06, 0.06))
     for part, colour, marker, face, aside in zip(*looks, strict=True):
         found = [getattr(row, part) for row in rows]
         for chosen, line in ((slice(0, -1), "-"), (slice(-1, None), "none")):
@@ -63,21 +63,21 @@ def draw_probe(axes: Axes, rows: Sequence[ProbeRow]) -> None:
     axes.set_xticks(places, [*(row.level for row in rows[:-1]), "aggregate"])
     axes.set_xlim(0.5, places[-1] + 0.5)
     if len(rows) > 1:
-        axes.axvline(places[-1] - 0.75, color=style.GREY, linewidth=0.6, linestyle=":")
+        axes.axvline(places[-1] - 0.75, color=plotting.GREY, linewidth=0.6, linestyle=":")
         axes.set_xlabel("level")
 
 
 def weights_plot(weights: NDArray[np.float64]) -> Plot:
     """The layer weights `(runs, L)`, a line for each run, and the dashed line 1 / L of equal weights."""
     levels = np.arange(1, weights.shape[1] + 1)
-    with style.styled():
-        figure = style.new_figure(style.NARROW, 2.4)
+    with plotting.styled():
+        figure = plotting.new_figure(plotting.NARROW, 2.4)
         axes = figure.subplots()
-        many = len(weights) > len(style.COLOURS)
+        many = len(weights) > len(plotting.COLOURS)
         for number, run in enumerate(weights):
-            colour = style.BLUE if many else style.COLOURS[number]
+            colour = plotting.BLUE if many else plotting.COLOURS[number]
             axes.plot(levels, run, marker="o", markersize=3, color=colour, alpha=0.5 if many else 1)
-        axes.axhline(1 / len(levels), color=style.BLACK, linestyle="--", linewidth=1)
+        axes.axhline(1 / len(levels), color=plotting.BLACK, linestyle="--", linewidth=1)
         axes.text(1.01, 1 / len(levels), "1 / L", transform=axes.get_yaxis_transform(), va="center", fontsize=7)
         axes.set_xticks(levels)
         axes.set_xlabel("level")
@@ -101,8 +101,8 @@ def smoothing_plot(runs: Sequence[Smoothing], table: Sequence[ProbeRow], task: T
         for measure in MEASURES
     }
     levels = np.arange(1, len(found["neighbours"]) + 1)
-    with style.styled():
-        figure = style.new_figure(style.WIDE, 2.5)
+    with plotting.styled():
+        figure = plotting.new_figure(plotting.WIDE, 2.5)
         left, middle, right = figure.subplots(1, 3)
         draw_probe(left, table)
         left.set_title("layer-wise classifiers")
@@ -114,8 +114,8 @@ def smoothing_plot(runs: Sequence[Smoothing], table: Sequence[ProbeRow], task: T
                 levels,
                 [summary.mean for summary in found[measure]],
                 _errors(found[measure]),
-                color=style.COLOURS[number],
-                marker=style.MARKERS[number],
+                color=plotting.COLOURS[number],
+                marker=plotting.MARKERS[number],
                 label=label,
             )
         for axes, title, quantity in (
@@ -151,12 +151,12 @@ def maps_plot(maps: Maps, graphs: GraphSet, of: str) -> Plot:
     labels = labels if labels.ndim == 1 else labels[:, 0]
     columns = min(4, len(maps.names))
     lines = math.ceil(len(maps.names) / columns)
-    width = style.WIDE if columns > 2 else style.NARROW
+    width = plotting.WIDE if columns > 2 else plotting.NARROW
     handles = _legend(graphs, labels)
     legend_columns = _legend_columns(handles, width)
     legend_height = 0.16 * math.ceil(len(handles) / legend_columns) + 0.1
-    with style.styled():
-        figure = style.new_figure(width, width / columns * lines + 0.3 + legend_height)
+    with plotting.styled():
+        figure = plotting.new_figure(width, width / columns * lines + 0.3 + legend_height)
         panels = figure.subplots(lines, columns, squeeze=False).flat
         for axes, name, points in zip(panels, maps.names, maps.points, strict=False):
             _scatter(axes, points, labels, graphs)
@@ -164,12 +164,12 @@ def maps_plot(maps: Maps, graphs: GraphSet, of: str) -> Plot:
             axes.set_xticks([])
             axes.set_yticks([])
             axes.spines[:].set_visible(True)
-            axes.spines[:].set_color(style.GREY)
+            axes.spines[:].set_color(plotting.GREY)
             axes.set_aspect("equal", "datalim")
         for axes in list(figure.axes)[len(maps.names) :]:
             axes.set_axis_off()
         sample = "all" if len(maps.rows) == maps.num_graphs else f"{len(maps.rows):,}, drawn at random, of"
-        end_of_line = ",\n" if width == style.NARROW else ", "
+        end_of_line = ",\n" if width == plotting.NARROW else ", "
         figure.suptitle(f"t-SNE of {sample} {maps.num_graphs:,} graphs{end_of_line}{of}")
         if handles:
             figure.legend(handles=handles, loc="outside lower center", ncols=legend_columns)
@@ -198,9 +198,9 @@ def _looks(graphs: GraphSet) -> dict[float, tuple[Any, str, str]]:
         return {}
     types = component_types(graphs)
     if types is not None and types <= 3:
-        hues = (style.VERMILION, style.GREEN, style.BLUE)
+        hues = (plotting.VERMILION, plotting.GREEN, plotting.BLUE)
         shades = {
-            types * centre + peripheral: (_shade(hues[centre], peripheral / (types - 1)), style.MARKERS[centre])
+            types * centre + peripheral: (_shade(hues[centre], peripheral / (types - 1)), plotting.MARKERS[centre])
             for centre in range(types)
             for peripheral in range(types)
         }
@@ -209,11 +209,11 @@ def _looks(graphs: GraphSet) -> dict[float, tuple[Any, str, str]]:
         }
     if task.kind == "binary" or task.num_outputs == 2:
         names = task.names if task.kind == "multiclass" and task.names else ("negative", "positive")
-        return {0: ("#B0B0B0", "o", names[0]), 1: (style.BLACK, "o", names[1])}
+        return {0: ("#B0B0B0", "o", names[0]), 1: (plotting.BLACK, "o", names[1])}
     return {
         label: (
-            style.COLOURS[label % len(style.COLOURS)],
-            style.MARKERS[label // len(style.COLOURS) % len(style.MARKERS)],
+            plotting.COLOURS[label % len(plotting.COLOURS)],
+            plotting.MARKERS[label // len(plotting.COLOURS) % len(plotting.MARKERS)],
             task.names[label] if task.names else f"class {label}",
         )
         for label in range(task.num_outputs)
@@ -233,7 +233,7 @@ def _scatter(axes: Axes, points: NDArray[np.float32], labels: NDArray[Any], grap
         axes.scatter(points[:, 0], points[:, 1], c=labels, cmap="cividis", s=size, linewidths=0, rasterized=True)
         return
     if (unknown := np.isnan(labels.astype(np.float64))).any():
-        axes.scatter(points[unknown, 0], points[unknown, 1], color=style.SKY, s=size, linewidths=0, rasterized=True)
+        axes.scatter(points[unknown, 0], points[unknown, 1], color=plotting.SKY, s=size, linewidths=0, rasterized=True)
     # In several rounds, so that no class covers the others; but of two classes the second lies on top.
     rounds = 1 if len(looks) == 2 else 4
     for part in range(rounds):
@@ -254,7 +254,7 @@ def _legend(graphs: GraphSet, labels: NDArray[Any]) -> list[Line2D]:
         for colour, marker, name in looks.values()
     ]
     if looks and np.isnan(labels.astype(np.float64)).any():
-        handles.append(Line2D([], [], linestyle="none", marker="o", color=style.SKY, label="unknown"))
+        handles.append(Line2D([], [], linestyle="none", marker="o", color=plotting.SKY, label="unknown"))
     return handles
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlap.analysis import figures, style
+from mlap import plotting
+from mlap.analysis import figures
 from mlap.analysis.embedding import Maps, tsne_maps
 from mlap.analysis.levels import level_representations, num_representations
 from mlap.analysis.probe import EPOCHS, ProbeRow, ProbeScores, probe, questions, summarise_probes
@@ -49,7 +50,7 @@ class Inspection:
         """The probes of the set's own labels."""
         return next(iter(self.tables.values()))
 
-    def plots(self) -> dict[str, style.Plot]:
+    def plots(self) -> dict[str, plotting.Plot]:
         """All figures by name."""
         own, *parts = self.tables.items()
         plots = {"probe": figures.probe_plot(dict([own]), self.task)}
@@ -130,7 +131,7 @@ def inspect_runs(
 
 def write_inspection(inspection: Inspection, out: Path) -> list[Path]:
     """Write all figures, each as SVG, PNG and CSV; the files."""
-    return [path for name, plot in inspection.plots().items() for path in style.save_plot(plot, out / name)]
+    return [path for name, plot in inspection.plots().items() for path in plotting.save_plot(plot, out / name)]
 
 
 class _Steps:

@@ -13,10 +13,10 @@ from matplotlib.colors import Normalize
 from matplotlib.patches import Circle, PathPatch
 from numpy.typing import NDArray
 
-from mlap.analysis import style
+from mlap import plotting
 from mlap.analysis.explanation import Explanation
 from mlap.analysis.sketch import Sketch
-from mlap.analysis.style import Plot
+from mlap.plotting import Plot
 
 Floats = NDArray[np.floating[Any]]
 
@@ -35,7 +35,7 @@ def explanation_plot(explanation: Explanation, drawing: Sketch, output: int, tit
     """
     panels, label = _panels(explanation, output)
     largest = max((float(np.abs(values).max(initial=0)) for values in panels.values()), default=0) or 1.0
-    colours = style.DIVERGING if explanation.shares is not None else style.SEQUENTIAL
+    colours = plotting.DIVERGING if explanation.shares is not None else plotting.SEQUENTIAL
     scale = ScalarMappable(Normalize(-largest if explanation.shares is not None else 0, largest), colours)
     low, high = drawing.box
     room = np.maximum(0, SMALLEST * drawing.radius * np.array([1.0, 0.5]) - (high - low))
@@ -43,11 +43,11 @@ def explanation_plot(explanation: Explanation, drawing: Sketch, output: int, tit
     size = high - low
     columns = _columns(len(panels), size, drawing)
     lines = math.ceil(len(panels) / columns)
-    width = style.WIDE if columns > 1 else style.NARROW
+    width = plotting.WIDE if columns > 1 else plotting.NARROW
     side = (width - 0.9) / columns
     tall = min(max(side * size[1] / size[0], 0.5 * side), 1.2 * side)
-    with style.styled():
-        figure = style.new_figure(width, lines * (tall + 0.25) + 0.15 + 0.2 * (title.count("\n") + 1))
+    with plotting.styled():
+        figure = plotting.new_figure(width, lines * (tall + 0.25) + 0.15 + 0.2 * (title.count("\n") + 1))
         grid = figure.subplots(lines, columns, squeeze=False)
         points_per_unit = 72 * min(side / size[0], tall / size[1])
         for axes, (name, values) in zip(grid.flat, panels.items(), strict=False):
@@ -100,7 +100,7 @@ def _draw(axes: Axes, drawing: Sketch, values: Floats, scale: ScalarMappable, po
     nodes = PatchCollection(
         [Circle((x, y), drawing.radius) for x, y in drawing.places],
         facecolors=scale.to_rgba(values),
-        edgecolors="none" if molecule else style.GREY,
+        edgecolors="none" if molecule else plotting.GREY,
         linewidths=0.5,
         zorder=1 if molecule else 3,  # letters are written on atoms, edges end under nodes
     )
@@ -110,8 +110,8 @@ def _draw(axes: Axes, drawing: Sketch, values: Floats, scale: ScalarMappable, po
         axes.add_collection(
             PatchCollection(
                 [PathPatch(stroke.path) for stroke in strokes],
-                facecolors=style.BLACK if filled else "none",
-                edgecolors=style.BLACK if molecule else style.GREY,
+                facecolors=plotting.BLACK if filled else "none",
+                edgecolors=plotting.BLACK if molecule else plotting.GREY,
                 linewidths=[stroke.width and max(0.4, stroke.width * points_per_unit) for stroke in strokes],
                 linestyles=["--" if stroke.dashed else "-" for stroke in strokes],
                 capstyle="butt" if filled else "round",

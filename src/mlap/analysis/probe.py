@@ -16,7 +16,7 @@ from mlap.analysis.levels import Levels
 from mlap.errors import UsageError
 from mlap.graphs import GraphSet, Task
 from mlap.graphs.synthetic import VARIANT
-from mlap.study.statistics import MannWhitney, Summary, bonferroni, mann_whitney, summarise
+from mlap.statistics import MannWhitney, Summary, bonferroni, mann_whitney, summarise
 from mlap.training import Objective
 
 #: the paper's settings

@@ -22,7 +22,7 @@ from mlap.cli.common import (
 
 if TYPE_CHECKING:
     from mlap.analysis import Inspection, ProbeRow
-    from mlap.study.statistics import Summary
+    from mlap.statistics import Summary
 
 
 def probe(
@@ -85,7 +85,7 @@ def _print_tables(inspection: Inspection) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from mlap.study.statistics import smallest_p
+    from mlap.statistics import smallest_p
 
     metric = inspection.task.metric_label
     number = len(inspection.runs)

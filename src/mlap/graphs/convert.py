@@ -14,7 +14,8 @@ from torch_geometric.data import Data
 
 from mlap.errors import DataError
 from mlap.graphs.graph_set import Array, Features, GraphSet, smallest_unsigned
-from mlap.graphs.task import DEFAULT_METRICS, Task
+from mlap.graphs.task import Task
+from mlap.names import DEFAULT_METRICS
 
 # ---- PyG ---------------------------------------------------------------------------------------------------------
 

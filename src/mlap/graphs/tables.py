@@ -21,7 +21,8 @@ from mlap.graphs._cells import MISSING, Cells, number, read_cells
 from mlap.graphs.graph_set import GraphSet
 from mlap.graphs.molecules import ON_INVALID, Invalid, molecules
 from mlap.graphs.splits import SYNONYMS, Split, column_split, random_split, scaffold_split, stratified_split
-from mlap.graphs.task import DEFAULT_METRICS, KINDS, Task
+from mlap.graphs.task import Task
+from mlap.names import DEFAULT_METRICS, TASKS
 
 SPLITS = ("random", "stratified", "scaffold", "column:NAME")
 
@@ -97,8 +98,8 @@ def read_table(
         raise UsageError(f"targets must be a list of column names, got one text; write [{targets!r}]")
     if on_invalid not in ON_INVALID:
         raise unknown("on_invalid", on_invalid, ON_INVALID)
-    if isinstance(task, str) and task not in KINDS:
-        raise unknown("kind of task", task, KINDS)
+    if isinstance(task, str) and task not in TASKS:
+        raise unknown("kind of task", task, TASKS)
     if split is not None and split not in SPLITS and not split.startswith("column:"):
         raise unknown("split", split, SPLITS)
     if split_seed is not None and split not in (None, "random", "stratified"):

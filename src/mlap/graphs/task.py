@@ -3,33 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from mlap.errors import UsageError, unknown
-
-KINDS = ("multiclass", "binary", "regression")
-
-
-class Metric(NamedTuple):
-    """A way to score predictions."""
-
-    label: str
-    kinds: tuple[str, ...]  # the kinds of task it scores
-    higher_is_better: bool
-
-
-METRICS: dict[str, Metric] = {
-    "error_rate": Metric("error rate", ("multiclass",), False),
-    "accuracy": Metric("accuracy", ("multiclass", "binary"), True),
-    "rocauc": Metric("ROC-AUC", ("binary",), True),
-    "ap": Metric("average precision", ("binary",), True),
-    "rmse": Metric("RMSE", ("regression",), False),
-    "mae": Metric("MAE", ("regression",), False),
-}
-
-
-#: kind of task → the metric unless told otherwise
-DEFAULT_METRICS = {"multiclass": "accuracy", "binary": "rocauc", "regression": "rmse"}
+from mlap.names import METRICS, TASKS
 
 
 @dataclass(frozen=True)
@@ -49,8 +25,8 @@ class Task:
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise unknown("kind of task", self.kind, KINDS)
+        if self.kind not in TASKS:
+            raise unknown("kind of task", self.kind, TASKS)
         if self.metric not in METRICS:
             raise unknown("metric", self.metric, METRICS)
         if self.kind not in METRICS[self.metric].kinds:

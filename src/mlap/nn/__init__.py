@@ -8,19 +8,15 @@ from mlap.nn.join import JOINS, Last, Max, Projection, Sum, Weighted
 from mlap.nn.network import GraphNetwork, Trace, graph_network
 from mlap.nn.pooling import AttentionPooling
 from mlap.nn.readout import (
-    ARCHITECTURES,
-    PAPER_ARCHITECTURES,
     JumpReadout,
     MultiLevelAttentionPooling,
     make_readout,
 )
 
 __all__ = [
-    "ARCHITECTURES",
     "CONVS",
     "JOINS",
     "NORMS",
-    "PAPER_ARCHITECTURES",
     "AttentionPooling",
     "Backbone",
     "CategoryEncoder",

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
 from mlap.errors import UsageError, unknown
+from mlap.names import ARCHITECTURES
 from mlap.nn.join import make_join
 from mlap.nn.pooling import AttentionPooling, graph_of_nodes
 
@@ -184,15 +185,6 @@ class JumpReadout(nn.Module):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.channels}, num_levels={self.num_levels}, jump={self.jump!r})"
-
-
-#: the seven architectures of the paper
-PAPER_ARCHITECTURES = ("naive", "jk-sum", "jk-concat", "jk-max", "jk-lstm", "mlap-sum", "mlap-weighted")
-#: and those that follow from the same parts
-ARCHITECTURES = (
-    *PAPER_ARCHITECTURES,
-    *("jk-weighted", "mlap-concat", "mlap-max", "mlap-lstm", "jk-linear", "mlap-linear"),
-)
 
 
 def make_readout(architecture: str, channels: int, num_levels: int) -> MultiLevelAttentionPooling | JumpReadout:

@@ -10,18 +10,26 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from mlap.analysis import style
-from mlap.analysis.style import Plot
-from mlap.graphs.task import METRICS
-from mlap.nn import ARCHITECTURES
-from mlap.report.published import SEEDS, PublishedValidation, published_test, published_validation
+from mlap import plotting
+from mlap.names import ARCHITECTURES, METRICS
+from mlap.paper import PROTOCOLS
+from mlap.plotting import Plot
+from mlap.report.published import PublishedValidation, published_test, published_validation
 from mlap.report.render import NORM
+from mlap.statistics import Summary
 from mlap.study.compare import Cell, Comparison, best
-from mlap.study.statistics import Summary
 
-#: for `mlap.nn.ARCHITECTURES` in their order: the naive network black, the paper's MLAP networks in strong colours
+#: for `mlap.names.ARCHITECTURES` in their order: the naive network black, the paper's MLAP networks in strong colours
 _COLOURS = (
-    *(style.BLACK, style.GREEN, style.ORANGE, style.SKY, style.PURPLE, style.BLUE, style.VERMILION),
+    *(
+        plotting.BLACK,
+        plotting.GREEN,
+        plotting.ORANGE,
+        plotting.SKY,
+        plotting.PURPLE,
+        plotting.BLUE,
+        plotting.VERMILION,
+    ),
     *("#7A7A00", "#5E3C99", "#8C510A", "#01665E", "#C51B7D", "#4D4D4D"),
 )
 _NORMS = {"none": "without normalisation (−)", "graph": "with GraphNorm (+)"}
@@ -47,8 +55,8 @@ def depth_plot(comparison: Comparison) -> Plot:
     depths = sorted({cell.layers for cell in ours} | {cell.layers for cell in paper})
     looks = _looks(architectures)
     lines = -(-len(norms) // 2)
-    with style.styled():
-        figure = style.new_figure(style.WIDE if len(norms) > 1 else style.NARROW, 2.7 * lines + 0.5)
+    with plotting.styled():
+        figure = plotting.new_figure(plotting.WIDE if len(norms) > 1 else plotting.NARROW, 2.7 * lines + 0.5)
         panels = figure.subplots(lines, min(2, len(norms)), sharex=True, sharey=True, squeeze=False)
         for axes, norm in zip(panels.flat, norms, strict=False):
             for number, name in enumerate(architectures):
@@ -65,8 +73,8 @@ def depth_plot(comparison: Comparison) -> Plot:
             axes.set_axis_off()
         handles = [Line2D([], [], color=looks[name][0], marker=looks[name][1], label=name) for name in architectures]
         if paper:
-            label = f"paper, {SEEDS[comparison.data_name]} seeds"
-            handles.append(Line2D([], [], color=style.GREY, linestyle="--", linewidth=1, label=label))
+            label = f"paper, {PROTOCOLS[comparison.data_name].seeds} seeds"
+            handles.append(Line2D([], [], color=plotting.GREY, linestyle="--", linewidth=1, label=label))
         # Three entries fit below a panel.
         figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 3 * panels.shape[1]))
     return Plot(figure, [*(_depth_row("ours", cell) for cell in ours), *(_depth_row("paper", cell) for cell in paper)])
@@ -100,8 +108,8 @@ def scores_plot(comparison: Comparison) -> Plot | None:
         return None
     looks = _looks([cell.architecture for _, cell, _ in tested])
     rows: list[dict[str, Any]] = []
-    with style.styled():
-        figure = style.new_figure(style.NARROW, 2.6)
+    with plotting.styled():
+        figure = plotting.new_figure(plotting.NARROW, 2.6)
         axes = figure.subplots()
         for place, (family, cell, summary) in enumerate(tested):
             colour, marker = looks[cell.architecture]
@@ -111,19 +119,21 @@ def scores_plot(comparison: Comparison) -> Plot | None:
             rows += [_score_row("ours", family, cell, summary, score) for score in cell.test_scores]
             if theirs := paper.get(family):
                 mean, error = theirs.test.mean, theirs.test.standard_error
-                axes.errorbar(place + 0.22, mean, error, color=style.GREY, marker="D", markerfacecolor="white")
+                axes.errorbar(place + 0.22, mean, error, color=plotting.GREY, marker="D", markerfacecolor="white")
                 rows.append(_score_row("paper", family, theirs, theirs.test, None))
         names = [f"{cell.architecture}\nL = {cell.layers} {NORM.show(cell.norm)}" for _, cell, _ in tested]
         axes.set_xticks(range(len(tested)), names)
         axes.set_xlim(-0.5, len(tested) - 0.5)
         axes.set_ylabel(f"test {_measure(comparison)}")
         handles = [
-            Line2D([], [], color=style.BLACK, marker=".", linestyle="none", alpha=0.5, label="one seed"),
-            Line2D([], [], color=style.BLACK, marker="o", linestyle="none", label="mean ± s.e."),
+            Line2D([], [], color=plotting.BLACK, marker=".", linestyle="none", alpha=0.5, label="one seed"),
+            Line2D([], [], color=plotting.BLACK, marker="o", linestyle="none", label="mean ± s.e."),
         ]
         if paper:
             handles.append(
-                Line2D([], [], color=style.GREY, marker="D", markerfacecolor="white", linestyle="none", label="paper")
+                Line2D(
+                    [], [], color=plotting.GREY, marker="D", markerfacecolor="white", linestyle="none", label="paper"
+                )
             )
         figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return Plot(figure, rows)
@@ -144,9 +154,9 @@ def _line(cells: Sequence[AnyCell], norm: str, architecture: str) -> list[AnyCel
 
 def _looks(architectures: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Colour and marker of each architecture; one that `mlap` knows always has the same."""
-    known = dict(zip(ARCHITECTURES, zip(_COLOURS, cycle(style.MARKERS), strict=False), strict=True))
+    known = dict(zip(ARCHITECTURES, zip(_COLOURS, cycle(plotting.MARKERS), strict=False), strict=True))
     others = [name for name in architectures if name not in known]
-    return known | dict(zip(others, cycle(zip(_COLOURS, reversed(style.MARKERS), strict=False)), strict=False))
+    return known | dict(zip(others, cycle(zip(_COLOURS, reversed(plotting.MARKERS), strict=False)), strict=False))
 
 
 def _measure(comparison: Comparison) -> str:

@@ -7,19 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlap.nn import PAPER_ARCHITECTURES
-from mlap.report.published import SEEDS
+from mlap import paper
+from mlap.paper import PROTOCOLS
 from mlap.report.tables import paper_warnings
 from mlap.study.compare import Comparison
 from mlap.study.plan import Plan
 from mlap.study.store import PlanRecord, RunRecord
-from mlap.training import PAPER
 
-#: the paper's depths and normalisations
-_LAYERS = tuple(range(1, 11))
-_NORMS = ("none", "graph")
-
-_GRAPH_NORM = {("graph",): "on", ("none",): "off", _NORMS: "both"}
+_GRAPH_NORM = {("graph",): "on", ("none",): "off", paper.NORMS: "both"}
 #: option of `load_graphs` → the option of `mlap sweep`
 _READING = {
     "smiles": "--smiles-column",
@@ -127,7 +122,7 @@ def _option(field: str, values: tuple[Any, ...]) -> list[str]:
     if field == "norm" and values in _GRAPH_NORM:
         return ["--graph-norm", _GRAPH_NORM[values]]
     if field == "architecture":
-        return ["--architectures", "paper" if values == PAPER_ARCHITECTURES else ",".join(values)]
+        return ["--architectures", "paper" if values == paper.ARCHITECTURES else ",".join(values)]
     name = {"layers": "--layers", "seed": "--seeds"}.get(field)
     return [name, whole_numbers(values)] if name else ["--set", f"{field}={','.join(map(str, values))}"]
 
@@ -159,12 +154,12 @@ def ranges(values: Sequence[int]) -> str:
 def differences_from_paper(comparison: Comparison) -> list[str] | None:
     """Where a study falls short of the paper's protocol, or departs from it; `None` for data that the paper has not."""
     name = comparison.data_name
-    if name not in PAPER:
+    if name not in PROTOCOLS:
         return None
-    cells, needed = comparison.cells, SEEDS[name]
+    cells, needed = comparison.cells, PROTOCOLS[name].seeds
     differing = []
     trained = sum(len(cell.seeds) for cell in cells)
-    asked = len(PAPER_ARCHITECTURES) * len(_NORMS) * len(_LAYERS) * needed
+    asked = len(paper.ARCHITECTURES) * len(paper.NORMS) * len(paper.LAYERS) * needed
     if trained < asked:
         differing.append(f"{trained:,} trained networks; the paper trained {asked:,} on this data set")
     fewest, most = (pick(len(cell.seeds) for cell in cells) for pick in (min, max))
@@ -172,10 +167,10 @@ def differences_from_paper(comparison: Comparison) -> list[str] | None:
         seeds = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         differing.append(f"{seeds} seed{'s' if most > 1 else ''} for each mean; the paper has {needed}")
     architectures, norms = {cell.architecture for cell in cells}, {cell.norm for cell in cells}
-    if missing := [known for known in PAPER_ARCHITECTURES if known not in architectures]:
+    if missing := [known for known in paper.ARCHITECTURES if known not in architectures]:
         differing.append(f"no {', '.join(missing)}")
     layers = sorted({cell.layers for cell in cells})
-    if not set(_LAYERS) <= set(layers):
+    if not set(paper.LAYERS) <= set(layers):
         differing.append(f"depth {ranges(layers)}; the paper has 1–10")
     for norm, words in (("none", "without GraphNorm"), ("graph", "with GraphNorm")):
         if norm not in norms:

@@ -15,8 +15,8 @@ from mlap.analysis.embedding import PERPLEXITY
 from mlap.analysis.explanation_files import chosen_output, prediction_text
 from mlap.analysis.pictures import explanation_plot
 from mlap.analysis.sketch import MAX_NODES, sketch
-from mlap.analysis.style import Plot
 from mlap.graphs import GraphSet
+from mlap.plotting import Plot
 from mlap.report.render import EFFECT, SCORE, Column, P, Table
 from mlap.study.compare import family_of
 from mlap.study.store import RunRecord

@@ -18,20 +18,21 @@ from typing import Any
 import jinja2
 
 import mlap
-from mlap.analysis.style import NARROW, Plot, save_plot
 from mlap.errors import UsageError
+from mlap.files import write_text
 from mlap.graphs import GraphSet
-from mlap.graphs.task import METRICS
+from mlap.names import METRICS
+from mlap.paper import PROTOCOLS
+from mlap.plotting import NARROW, Plot, save_plot
 from mlap.report.curves import depth_plot, scores_plot
 from mlap.report.facts import differences_from_paper, facts, ranges
 from mlap.report.inside import Inside, alike, kept_models, look_inside, network_title
-from mlap.report.published import SEEDS, published_test
+from mlap.report.published import published_test
 from mlap.report.render import EFFECT, NORM, SCORE, P, Table, to_csv
 from mlap.report.tables import full_table, results_table, runs_table, significance_table, summary_table
 from mlap.study import Study
 from mlap.study.compare import ENOUGH_SEEDS, Comparison, best, compare, runs_on
 from mlap.training import Run, load_run
-from mlap.training.run import write_text
 
 PAGE = "index.html"
 #: how a page is known to be ours, before it is replaced
@@ -252,7 +253,7 @@ def _scores_caption(comparison: Comparison) -> str:
 
 def _depth_caption(comparison: Comparison) -> str:
     swept = f" Each point is the best over {', '.join(comparison.swept)}." if comparison.swept else ""
-    paper = " Faint and dashed: the paper." if comparison.data_name in SEEDS else ""
+    paper = " Faint and dashed: the paper." if comparison.data_name in PROTOCOLS else ""
     return f"Validation {_metric(comparison)} by depth, mean ± standard error over seeds.{swept}{paper}"
 
 

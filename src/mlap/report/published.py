@@ -12,10 +12,9 @@ from typing import TypeVar
 
 from scipy import stats
 
-from mlap.study.statistics import Summary
+from mlap.paper import PROTOCOLS
+from mlap.statistics import Summary
 
-#: the seeds of each data set
-SEEDS = {"synthetic": 30, "ogbg-molhiv": 30, "ogbg-ppa": 10, "MCF-7": 30}
 _NORMS = {"+": "graph", "-": "none"}
 
 
@@ -28,7 +27,7 @@ class PublishedValidation:
     """A cell of the paper's full tables.
 
     Args:
-        architecture: one of `mlap.nn.PAPER_ARCHITECTURES`.
+        architecture: one of `mlap.names.PAPER_ARCHITECTURES`.
         norm: `graph` or `none`.
         layers: the depth.
         valid: the validation score over seeds.
@@ -68,7 +67,7 @@ class PublishedSignificance:
         second: the one it is compared with.
         n: all samples, of both models.
         p: the printed p-value, a `Below` where it is printed with `<`. All are one-sided; see
-            `mlap.study.statistics.mann_whitney`.
+            `mlap.statistics.mann_whitney`.
         r: the effect size, positive if the first is better.
     """
 
@@ -121,7 +120,7 @@ def published_significance(dataset: str) -> tuple[PublishedSignificance, ...] | 
     def read(row: Mapping[str, str]) -> PublishedSignificance:
         first, _, second = row["comparison"].partition(" vs ")
         p = Below(row["p"][1:]) if row["p"].startswith("<") else float(row["p"])
-        return PublishedSignificance(first, second, 2 * SEEDS[dataset], p, float(row["effect_size"]))
+        return PublishedSignificance(first, second, 2 * PROTOCOLS[dataset].seeds, p, float(row["effect_size"]))
 
     return _rows("significance.csv", dataset, read)
 
@@ -140,4 +139,4 @@ def _read(file: str) -> tuple[dict[str, str], ...]:
 
 
 def _summary(row: Mapping[str, str]) -> Summary:
-    return Summary(SEEDS[row["dataset"]], float(row["mean"]), float(row["standard_error"]))
+    return Summary(PROTOCOLS[row["dataset"]].seeds, float(row["mean"]), float(row["standard_error"]))

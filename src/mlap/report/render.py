@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mlap.report.published import Below
-from mlap.study.statistics import Summary
+from mlap.statistics import Summary
 
 #: The widest table that LaTeX gets on one page; a longer one is broken across pages.
 _PAGE = 40

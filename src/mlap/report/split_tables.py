@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mlap.report.render import SCORE, Column, Kind, P, Table
 from mlap.report.tables import WHERE, aggregator_of, columns_of, measure
+from mlap.statistics import summarise
 from mlap.study.splits import SplitComparison
-from mlap.study.statistics import summarise
 
 #: Fingerprints are told apart by their beginnings.
 _SHORT = 12

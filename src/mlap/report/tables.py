@@ -12,20 +12,20 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mlap.graphs.task import METRICS
+from mlap.names import METRICS
+from mlap.paper import PROTOCOLS
 from mlap.report.published import (
-    SEEDS,
     PublishedValidation,
     published_significance,
     published_test,
     published_validation,
 )
 from mlap.report.render import EFFECT, NORM, SCORE, SIZES, Column, Kind, P, Table
+from mlap.statistics import Summary
 from mlap.study.compare import Cell, Comparison, best
 from mlap.study.splits import SplitComparison
-from mlap.study.statistics import Summary
 from mlap.study.store import RunRecord
-from mlap.training import PAPER, Recipe
+from mlap.training import Recipe
 
 #: of two, the standard error says next to nothing
 SEEDS_TO_JUDGE = 3
@@ -222,7 +222,7 @@ TABLES: dict[str, Callable[[Comparison], Table]] = {
 
 def paper_warnings(comparison: Comparison) -> list[str]:
     """Where a study on one of the paper's data sets does not follow the paper's protocol."""
-    if comparison.data_name not in PAPER:
+    if comparison.data_name not in PROTOCOLS:
         return []
     paper = Recipe.paper(comparison.data_name).as_dict()
     differing = [
@@ -276,7 +276,7 @@ def measure(comparison: Comparison | SplitComparison) -> str:
 
 
 def _scores(comparison: Comparison) -> str:
-    paper = f"; paper: {SEEDS[comparison.data_name]} seeds" if comparison.data_name in SEEDS else ""
+    paper = f"; paper: {PROTOCOLS[comparison.data_name].seeds} seeds" if comparison.data_name in PROTOCOLS else ""
     return f"{comparison.data_name} ({measure(comparison)}; mean ± standard error over seeds{paper})"
 
 

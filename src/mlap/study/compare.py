@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard, TypeVar
 
 from mlap.errors import DataError, UsageError, unknown
-from mlap.nn import ARCHITECTURES, NORMS
-from mlap.study.statistics import MannWhitney, Summary, mann_whitney, smallest_p, summarise
+from mlap.names import ARCHITECTURES, NORMS
+from mlap.statistics import MannWhitney, Summary, mann_whitney, smallest_p, summarise
 from mlap.study.store import RunRecord
 
 #: the paper's families; an architecture belongs to the one that its name begins with, any other is its own family

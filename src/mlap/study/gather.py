@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mlap.errors import DataError, UsageError, unknown
-from mlap.graphs.task import METRICS
+from mlap.names import METRICS
 from mlap.study.store import RunRecord, Study, run_hash
 from mlap.training import Recipe
 

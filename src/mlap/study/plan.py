@@ -22,10 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mlap import paper
 from mlap.errors import DataError, UsageError, unknown
 from mlap.graphs.synthetic import VARIANT
-from mlap.nn import ARCHITECTURES, PAPER_ARCHITECTURES
-from mlap.training import PAPER, Recipe
+from mlap.names import ARCHITECTURES, PAPER_ARCHITECTURES
+from mlap.paper import PROTOCOLS
+from mlap.training import Recipe
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -116,16 +118,16 @@ def fields_of(data_name: str, plan: str | Path | None) -> Mapping[str, Any]:
 
 def _paper(data_name: str) -> dict[str, Any]:
     """The paper's protocol (section 4.3) for one of its data sets."""
-    if data_name not in (*PAPER, VARIANT):
+    if data_name not in (*PROTOCOLS, VARIANT):
         raise UsageError(
-            f"the paper has no protocol for {data_name!r}, only for {', '.join(PAPER)}; "
+            f"the paper has no protocol for {data_name!r}, only for {', '.join(PROTOCOLS)}; "
             "say what to run with --architectures paper --layers 1-10 --graph-norm both --seeds 0-29"
         )
     return {
-        "architecture": PAPER_ARCHITECTURES,
-        "layers": range(1, 11),
-        "norm": ("none", "graph"),
-        "seed": range(10 if data_name == "ogbg-ppa" else 30),
+        "architecture": paper.ARCHITECTURES,
+        "layers": paper.LAYERS,
+        "norm": paper.NORMS,
+        "seed": range(PROTOCOLS["synthetic" if data_name == VARIANT else data_name].seeds),
     }
 
 

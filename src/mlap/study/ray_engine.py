@@ -22,11 +22,11 @@ from typing import Any
 
 import mlap
 from mlap.errors import MlapError, UsageError
+from mlap.files import first_line
 from mlap.graphs import GraphSet
 from mlap.study.engine import Died, EpochDone, Event, Job
 from mlap.study.local_engine import usable_cores
 from mlap.study.ray_worker import Files, RayWorker, mark, unmark
-from mlap.training.run import first_line
 
 #: A larger set is not sent to the nodes: every worker loads it, and maps what is packed.
 MOST_SENT = 1 << 30

@@ -31,7 +31,7 @@ import numpy as np
 
 from mlap.errors import UsageError, unknown
 from mlap.graphs import GraphSet
-from mlap.nn import PAPER_ARCHITECTURES
+from mlap.names import PAPER_ARCHITECTURES
 from mlap.study.driver import Started, on_site
 from mlap.study.engine import Engine, Event, Job
 from mlap.study.plan import axes_of, fields_of, toml_values

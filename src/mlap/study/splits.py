@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlap.errors import DataError, UsageError
+from mlap.statistics import Summary, signed_rank, summarise
 from mlap.study.compare import (
     Cell,
     alone_warnings,
@@ -23,7 +24,6 @@ from mlap.study.compare import (
     settings_of,
     swept_of,
 )
-from mlap.study.statistics import Summary, signed_rank, summarise
 from mlap.study.store import RunRecord
 
 

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mlap.errors import DataError, MlapError
+from mlap.files import first_line
 from mlap.graphs import GraphSet
 from mlap.graphs.sources import load_graphs
 from mlap.study.engine import Done, EpochDone, Failed, Job
 from mlap.training import Epoch, Recipe, train
-from mlap.training.run import LAST, first_line, read_checkpoint, read_config
+from mlap.training.run import LAST, read_checkpoint, read_config
 
 
 class Workbench:

@@ -2,11 +2,10 @@
 
 from mlap.training.loop import Epoch, Result, Trained, evaluate, predict_logits, train
 from mlap.training.objective import Objective
-from mlap.training.recipe import PAPER, Recipe
+from mlap.training.recipe import Recipe
 from mlap.training.run import Run, load_run
 
 __all__ = [
-    "PAPER",
     "Epoch",
     "Objective",
     "Recipe",

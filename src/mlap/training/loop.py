@@ -19,6 +19,7 @@ from torch import Tensor
 
 import mlap
 from mlap.errors import MlapError, UsageError
+from mlap.files import first_line, write_json
 from mlap.graphs import GraphBatch, GraphSet
 from mlap.nn import GraphNetwork
 from mlap.training import parallel
@@ -137,7 +138,7 @@ def train(
                 on_epoch(trainer.history[-1])
         result = trainer.finish()
     if out is not None and first:
-        files.write_json(out / files.RESULT, asdict(result))
+        write_json(out / files.RESULT, asdict(result))
     return Trained(trainer.network, trainer.objective, result, trainer.history)
 
 
@@ -300,9 +301,7 @@ def _compiler() -> Iterator[None]:
         with patch(recompile_limit=COMPILED_SHAPES, allow_rnn=True):  # the latter for JK-LSTM
             yield
     except exc.TorchDynamoException as error:
-        raise MlapError(
-            f"torch could not compile the network ({files.first_line(error)}); leave out --compile"
-        ) from error
+        raise MlapError(f"torch could not compile the network ({first_line(error)}); leave out --compile") from error
 
 
 def _seeds(seed: int, epoch: int) -> tuple[int, int]:
@@ -318,7 +317,7 @@ def _prepare(
     config = _config(recipe, graphs, device, source)
     if not (out / files.CONFIG).exists():
         out.mkdir(parents=True, exist_ok=True)
-        files.write_json(out / files.CONFIG, config)
+        write_json(out / files.CONFIG, config)
         return
     if not resume:
         raise UsageError(f"{out} already holds a run; add --resume to continue it, or choose another --out")

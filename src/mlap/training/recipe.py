@@ -9,18 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlap.errors import UsageError, unknown
-from mlap.nn import ARCHITECTURES, CONVS, NORMS
-
-#: what the paper's protocol sets for each of its data sets (section 4.3); width, depth and dropout are common to all
-PAPER: dict[str, dict[str, Any]] = {
-    "synthetic": {"epochs": 65, "batch_size": 50, "lr": 1e-3, "lr_decay": 0.2},
-    "ogbg-molhiv": {"epochs": 50, "batch_size": 20, "lr": 1e-4, "lr_decay": 0.5},
-    "ogbg-ppa": {"epochs": 50, "batch_size": 50, "lr": 1e-3, "lr_decay": 0.2},
-    "MCF-7": {"epochs": 50, "batch_size": 20, "lr": 1e-4, "lr_decay": 0.5},
-}
+from mlap.names import ARCHITECTURES, BACKBONES, NORMS
+from mlap.paper import PROTOCOLS
 
 #: field → the names it takes
-_NAMES = {"architecture": ARCHITECTURES, "backbone": tuple(CONVS), "norm": tuple(NORMS)}
+_NAMES = {"architecture": ARCHITECTURES, "backbone": BACKBONES, "norm": NORMS}
 #: field → its smallest and largest value
 _RANGES = {
     "layers": (1, 1000),
@@ -41,7 +34,7 @@ class Recipe:
     """A frozen, validated description of one training run.
 
     Args:
-        architecture: how levels become one vector per graph; one of `mlap.nn.ARCHITECTURES`.
+        architecture: how levels become one vector per graph; one of `mlap.names.ARCHITECTURES`.
         layers: the number of message-passing layers L.
         width: the width d of node representations.
         backbone: the kind of message-passing layer: `gin`, `gcn` or `gat`.
@@ -97,15 +90,15 @@ class Recipe:
     @classmethod
     def paper(cls, dataset: str, **changes: Any) -> Recipe:
         """The paper's recipe for one of its four data sets, with the given fields changed."""
-        if dataset not in PAPER:
-            raise unknown("data set of the paper", dataset, PAPER)
-        return cls.of({**PAPER[dataset], **changes})
+        if dataset not in PROTOCOLS:
+            raise unknown("data set of the paper", dataset, PROTOCOLS)
+        return cls.of({**PROTOCOLS[dataset].recipe, **changes})
 
     @classmethod
     def preset(cls, dataset: str, **changes: Any) -> Recipe:
         """What to train with unless told otherwise: the paper's recipe for its data sets, the default for others."""
         name = "synthetic" if dataset == "synthetic-variant" else dataset
-        return cls.paper(name, **changes) if name in PAPER else cls.of(changes)
+        return cls.paper(name, **changes) if name in PROTOCOLS else cls.of(changes)
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Recipe:

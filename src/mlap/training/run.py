@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import os
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ import torch
 from torch import Tensor
 
 from mlap.errors import DataError, UsageError
+from mlap.files import first_line, read_json, write_text, write_whole
 from mlap.graphs import GraphSet, Task
 from mlap.nn import GraphNetwork, graph_network
 from mlap.training.objective import Objective
@@ -148,43 +147,6 @@ def _features(described: Any) -> str:
     return f"categorical features of sizes {described}"
 
 
-def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file beside its place and move it there once it is safely on disk."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        write(temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file in one step."""
-
-    def write(temporary: Path) -> None:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-
-    write_whole(path, write)
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file in one step."""
-    write_text(path, json.dumps(content, indent=2) + "\n")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path} is damaged: {error}") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path} is damaged: it holds a {type(content).__name__}, not an object")
-    return content
-
-
 def write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
     """Write the history as CSV, every number with all its digits."""
     text = io.StringIO()
@@ -219,8 +181,3 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     if content.get("format") != FORMAT:
         raise DataError(f"{path} has format {content.get('format')!r}; this version of mlap reads {FORMAT}")
     return content
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -19,7 +19,7 @@ import matplotlib.style
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from mlap.training.run import write_text, write_whole
+from mlap.files import write_text, write_whole
 
 NARROW, WIDE = 3.5, 7.0
 

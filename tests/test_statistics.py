@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mlap.errors import DataError
-from mlap.report.published import SEEDS, Below, PublishedSignificance, published_significance
-from mlap.study.statistics import (
+from mlap.paper import PROTOCOLS
+from mlap.report.published import Below, PublishedSignificance, published_significance
+from mlap.statistics import (
     EXACT,
     EXACT_PAIRS,
     MannWhitney,
@@ -25,7 +26,7 @@ from mlap.study.statistics import (
     summarise,
 )
 
-PUBLISHED = [(dataset, row) for dataset in SEEDS for row in published_significance(dataset) or ()]
+PUBLISHED = [(dataset, row) for dataset in PROTOCOLS for row in published_significance(dataset) or ()]
 
 # Few different values, so that ties are the rule; and few of them, so that all divisions can be counted.
 small = st.lists(st.integers(0, 4).map(float), min_size=1, max_size=5)
@@ -128,7 +129,7 @@ def outcomes_with_printed_r(row: PublishedSignificance) -> list[MannWhitney]:
 
 @pytest.mark.parametrize(("dataset", "row"), PUBLISHED)
 def test_the_papers_printed_figures(dataset: str, row: PublishedSignificance) -> None:
-    assert row.n == 2 * SEEDS[dataset]
+    assert row.n == 2 * PROTOCOLS[dataset].seeds
     outcomes = outcomes_with_printed_r(row)
     if (dataset, row.second) != ("synthetic", "jk"):
         assert [rounds_to(outcome.p_one_sided, row.p) for outcome in outcomes] == [True]

@@ -1,0 +1,43 @@
+"""The names that people type: of architectures, layers, normalisations, tasks and metrics. Nothing here loads torch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+#: the seven architectures of the paper
+PAPER_ARCHITECTURES = ("naive", "jk-sum", "jk-concat", "jk-max", "jk-lstm", "mlap-sum", "mlap-weighted")
+#: and those that follow from the same parts
+ARCHITECTURES = (
+    *PAPER_ARCHITECTURES,
+    *("jk-weighted", "mlap-concat", "mlap-max", "mlap-lstm", "jk-linear", "mlap-linear"),
+)
+
+#: kinds of message-passing layers
+BACKBONES = ("gin", "gcn", "gat")
+
+#: normalisations after each layer
+NORMS = ("none", "graph", "batch", "layer", "pair")
+
+#: kinds of tasks
+TASKS = ("multiclass", "binary", "regression")
+
+
+class Metric(NamedTuple):
+    """A way to score predictions."""
+
+    label: str
+    kinds: tuple[str, ...]  # the kinds of task it scores
+    higher_is_better: bool
+
+
+METRICS: dict[str, Metric] = {
+    "error_rate": Metric("error rate", ("multiclass",), False),
+    "accuracy": Metric("accuracy", ("multiclass", "binary"), True),
+    "rocauc": Metric("ROC-AUC", ("binary",), True),
+    "ap": Metric("average precision", ("binary",), True),
+    "rmse": Metric("RMSE", ("regression",), False),
+    "mae": Metric("MAE", ("regression",), False),
+}
+
+#: kind of task → the metric unless told otherwise
+DEFAULT_METRICS = {"multiclass": "accuracy", "binary": "rocauc", "regression": "rmse"}
