@@ -1,0 +1,1 @@
+"""Everything that predicts: baselines, calibration, conformal sets and the weights of an ensemble."""
