@@ -67,7 +67,7 @@ def some_graphs(draw: st.DrawFn) -> tuple[bool, list[Plain]]:
             st.tuples(st.sampled_from(ends), st.integers(0, 1)).map(lambda e: (*e[0], e[1])) if ends else st.nothing()
         )
         rows = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=count, max_size=count)
-        graphs.append(Plain(draw(rows), draw(st.lists(edge, max_size=7))))
+        graphs.append(Plain(draw(rows), draw(st.lists(edge, max_size=7 if ends else 0))))
     return directed, graphs
 
 

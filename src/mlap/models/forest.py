@@ -141,7 +141,7 @@ class Forest:
             thresholds.append(tree.threshold[inner].astype(np.float64))
             leaf_values.append(value[is_leaf])
             nodes += len(inner)
-            leaves += np.count_nonzero(is_leaf)
+            leaves += len(is_leaf) - len(inner)
         return cls(
             np.array(roots, np.int32),
             np.concatenate(children),
