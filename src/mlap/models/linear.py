@@ -1,4 +1,4 @@
-"""Linear models on sparse counts: logistic or ridge regression with the strength of the penalty from validation data."""
+"""Linear models on sparse counts: logistic or ridge regression, the penalty chosen on validation data."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Linear:
         columns = take(arrays, f"{prefix}columns", "int64", None)
         weight = take(arrays, f"{prefix}weight", "float64", outputs, len(columns))
         bias = take(arrays, f"{prefix}bias", "float64", outputs)
-        if len(columns) and not (0 <= columns[0] and columns[-1] < num_features and (np.diff(columns) > 0).all()):
+        if len(columns) and not (columns[0] >= 0 and columns[-1] < num_features and (np.diff(columns) > 0).all()):
             raise DataError(f"the columns of the linear model do not rise from 0 to at most {num_features - 1}")
         return cls(columns, weight, bias)
 
@@ -88,49 +88,51 @@ def fit_linear(
     outputs = num_classes if kind == "multiclass" else 1
     if kind != "regression" and len(np.unique(y)) < 2:
         return _constant(kind, y, outputs)
-    fitted = []
-    losses = []
-    for strength in STRENGTHS if len(valid_y) else (MIDDLE,):
-        start = fitted[-1] if fitted else None
-        weight, bias = _fit(kind, train, y, strength, outputs, start)
-        fitted.append((weight, bias))
-        if len(valid_y):
-            losses.append(_loss(kind, np.asarray(valid @ weight.T) + bias, valid_y))
-    best = int(np.argmin(losses)) if losses else 0
-    strength = STRENGTHS[best] if losses else MIDDLE
-    return Linear(columns, *fitted[best], strength, tuple(losses))
+    solver = _Solver(kind, outputs)
+    if not len(valid_y):
+        return Linear(columns, *solver.fit(train, y, MIDDLE))
+    fitted = [solver.fit(train, y, strength) for strength in STRENGTHS]
+    losses = [_loss(kind, np.asarray(valid @ weight.T) + bias, valid_y) for weight, bias in fitted]
+    best = int(np.argmin(losses))
+    return Linear(columns, *fitted[best], STRENGTHS[best], tuple(losses))
 
 
-def _fit(
-    kind: str, x: Any, y: Array, strength: float, outputs: int, start: tuple[Floats, Floats] | None
-) -> tuple[Floats, Floats]:
-    """Weights `(outputs, columns)` and biases `(outputs,)`; the search may start from those of a simpler model."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression, Ridge
+class _Solver:
+    """scikit-learn's solver of a kind of task; each logistic fit starts where the one before it ended."""
 
-    if kind == "regression":
-        ridge = Ridge(alpha=1 / strength, solver="sparse_cg", tol=1e-8).fit(x, y)
-        return np.atleast_2d(ridge.coef_).astype(np.float64), np.atleast_1d(ridge.intercept_).astype(np.float64)
-    classes = np.unique(y).astype(np.int64)
-    model = LogisticRegression(C=strength, max_iter=500, warm_start=True)
-    if start is not None:
-        weight, bias = start
-        rows = classes if kind == "multiclass" and len(classes) > 2 else None
-        if kind == "multiclass" and rows is None:
-            weight, bias = (each[classes[1:]] - each[classes[:1]] for each in start)
-        model.coef_, model.intercept_ = (weight, bias) if rows is None else (weight[rows], bias[rows])
-    with warnings.catch_warnings():
-        # Strong models of separable data end before the last digit; the validation loss judges them as they are.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(x, y.astype(np.int64))
-    coef, intercept = model.coef_.astype(np.float64), model.intercept_.astype(np.float64)
-    if kind == "binary":
-        return coef, intercept
-    if len(classes) == 2:  # scikit-learn keeps the difference of the two classes' logits
-        coef, intercept = np.concatenate((-coef, coef)) / 2, np.concatenate((-intercept, intercept)) / 2
-    weight, bias = np.zeros((outputs, coef.shape[1])), np.full(outputs, intercept.min() + _absent(len(y)))
-    weight[classes], bias[classes] = coef, intercept
-    return weight, bias
+    def __init__(self, kind: str, outputs: int) -> None:
+        from sklearn.linear_model import LogisticRegression, Ridge
+
+        self.kind = kind
+        self.outputs = outputs
+        if kind == "regression":
+            self.model = Ridge(solver="sparse_cg", tol=1e-8)
+        else:
+            self.model = LogisticRegression(max_iter=500, warm_start=True)
+
+    def fit(self, x: Any, y: Array, strength: float) -> tuple[Floats, Floats]:
+        """Weights `(outputs, columns)` and biases `(outputs,)`."""
+        from sklearn.exceptions import ConvergenceWarning
+
+        regression = self.kind == "regression"
+        self.model.set_params(**({"alpha": 1 / strength} if regression else {"C": strength}))
+        with warnings.catch_warnings():
+            # Strong models of separable data end before the last digit; the validation loss judges them as they are.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            self.model.fit(x, y if regression else y.astype(np.int64))
+        weight = np.array(self.model.coef_, np.float64, ndmin=2)
+        bias = np.array(self.model.intercept_, np.float64, ndmin=1)
+        return self._of_all_classes(weight, bias, len(y)) if self.kind == "multiclass" else (weight, bias)
+
+    def _of_all_classes(self, weight: Floats, bias: Floats, rows: int) -> tuple[Floats, Floats]:
+        """A row for each class, whether it occurred or not."""
+        classes = self.model.classes_
+        if len(classes) == 2:  # scikit-learn keeps the difference of their logits
+            weight, bias = np.concatenate((-weight, weight)) / 2, np.concatenate((-bias, bias)) / 2
+        all_weights = np.zeros((self.outputs, weight.shape[1]))
+        all_biases = np.full(self.outputs, bias.min() + _absent(rows))
+        all_weights[classes], all_biases[classes] = weight, bias
+        return all_weights, all_biases
 
 
 def _constant(kind: str, y: Array, outputs: int) -> Linear:
