@@ -74,7 +74,7 @@ class BaselineModel:
 
     name: str
     task: Task
-    parts: tuple[Forest, ...] | tuple[Linear, ...]
+    parts: tuple[Forest | Linear, ...]
     descriptors: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -113,7 +113,8 @@ class BaselineModel:
         found = _features(name, graphs, graphs.task, np.concatenate((train, valid)), descriptors, n_jobs)
         x, valid_x = found[: len(train)], found[len(train) :]
         labels = graphs.y[:, None] if graphs.task.kind == "multiclass" else graphs.y
-        parts, notes = [], list(_notes(name, graphs))
+        parts: list[Forest | Linear] = []
+        notes = _notes(name, graphs)
         for target in range(labels.shape[1]):
             y, valid_y = labels[train, target].astype(np.float64), labels[valid, target].astype(np.float64)
             rows, valid_rows = ~np.isnan(y), ~np.isnan(valid_y)
@@ -155,9 +156,10 @@ class BaselineModel:
         """
         chosen = np.arange(len(graphs)) if indices is None else np.asarray(indices, np.int64)
         x = _features(self.name, graphs, self.task, chosen, self.descriptors, n_jobs)
-        if isinstance(self.parts[0], Linear):
-            return np.concatenate([part.predict(x) for part in self.parts], axis=1)
-        return np.concatenate([forest_logits(self.task.kind, part, x) for part in self.parts], axis=1)  # type: ignore[arg-type]
+        return np.concatenate([self._answers(part, x) for part in self.parts], axis=1)
+
+    def _answers(self, part: Forest | Linear, x: sparse.csr_matrix) -> Floats:
+        return part.predict(x) if isinstance(part, Linear) else forest_logits(self.task.kind, part, x)
 
     # ---- files -------------------------------------------------------------------------------------------------------
 
@@ -165,7 +167,7 @@ class BaselineModel:
         """Write `config.json` and `model.safetensors` into a directory, which is made if need be."""
         path = Path(path)
         path.mkdir(parents=True, exist_ok=True)
-        arrays = {}
+        arrays: dict[str, Array] = {}
         for number, part in enumerate(self.parts):
             arrays.update(part.arrays(f"{number}."))
         content = {
@@ -204,7 +206,7 @@ class BaselineModel:
         kind: type[Forest] | type[Linear] = Forest if name in _FORESTS else Linear
         width = len(column_names(_FORESTS[name].features, descriptors)) if name in _FORESTS else 1 << BITS
         numbers = range(1 if multiclass else task.num_outputs)
-        parts: Any = tuple(kind.of_arrays(arrays, width, outputs, f"{number}.") for number in numbers)
+        parts = tuple(kind.of_arrays(arrays, width, outputs, f"{number}.") for number in numbers)
         return cls(name, task, parts, descriptors, notes, facts)
 
 
@@ -262,7 +264,7 @@ def _dense(features: sparse.csr_matrix) -> Any:
     return features.toarray() if features.shape[0] * features.shape[1] * 4 <= 1 << 30 else features.tocsc()
 
 
-def _unknown(name: str, task: Task, target: int, width: int) -> Any:
+def _unknown(name: str, task: Task, target: int, width: int) -> Forest | Linear:
     """The model of a target without labels: a half."""
     if task.kind == "regression":
         raise DataError(f"target {_called(task, target)} has no training labels; leave it out, or choose another split")
