@@ -228,7 +228,9 @@ def test_the_identity() -> None:
     np.testing.assert_allclose(Calibration.identity("binary", 2).apply(z), expit(z))
     np.testing.assert_allclose(Calibration.identity("multiclass", 2).apply(z), softmax(z, axis=1))
     assert np.isnan(Calibration.identity("binary", 2).apply(z * np.nan)).all()
-    assert Calibration.from_dict(Calibration.identity("binary", 2, "no labels").to_dict()).notes[0].endswith("no labels")
+    assert (
+        Calibration.from_dict(Calibration.identity("binary", 2, "no labels").to_dict()).notes[0].endswith("no labels")
+    )
 
 
 @pytest.mark.parametrize(

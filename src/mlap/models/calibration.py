@@ -51,13 +51,16 @@ class Map:
     y: tuple[float, ...] = ()
     reason: str = ""
 
+    @property
+    def temperature(self) -> float:
+        """What logits are divided by; 1 for the identity."""
+        return self.numbers[0] if self.method == "temperature" else 1.0
+
     def apply(self, logits: Floats) -> Floats:
         """The probabilities for logits of any shape."""
         if self.method == "isotonic":
             return np.interp(logits, self.x, self.y)
-        slope, offset = {"identity": (1.0, 0.0), "temperature": (1 / (self.numbers or (1.0,))[0], 0.0)}.get(
-            self.method, self.numbers
-        )
+        slope, offset = self.numbers if self.method == "platt" else (1 / self.temperature, 0.0)
         return np.asarray(special.expit(slope * logits + offset))
 
     def check(self) -> None:
@@ -144,8 +147,7 @@ class Calibration:
             raise DataError(f"expected logits of shape (graphs, {self.outputs}), got {logits.shape}")
         if self.kind == "multiclass":
             if len(self.maps) == 1:
-                temperature = self.maps[0].numbers[0] if self.maps[0].numbers else 1.0
-                return np.asarray(special.softmax(logits / temperature, axis=1))
+                return np.asarray(special.softmax(logits / self.maps[0].temperature, axis=1))
             logits = _log_odds(logits)
         mapped = np.stack([each.apply(column) for each, column in zip(self.maps, logits.T, strict=True)], axis=1)
         return mapped / mapped.sum(axis=1, keepdims=True) if self.kind == "multiclass" else mapped

@@ -84,7 +84,7 @@ def fit_linear(
         num_classes: for `"multiclass"`; some may not occur in `y`.
     """
     columns = np.unique(features.indices).astype(np.int64)
-    train, valid = features[:, columns], valid_features[:, columns]
+    train, valid = (each[:, columns].astype(np.float64) for each in (features, valid_features))
     outputs = num_classes if kind == "multiclass" else 1
     if kind != "regression" and len(np.unique(y)) < 2:
         return _constant(kind, y, outputs)
@@ -108,7 +108,7 @@ class _Solver:
         if kind == "regression":
             self.model = Ridge(solver="sparse_cg", tol=1e-8)
         else:
-            self.model = LogisticRegression(max_iter=500, warm_start=True)
+            self.model = LogisticRegression(tol=1e-6, max_iter=500, warm_start=True)
 
     def fit(self, x: Any, y: Array, strength: float) -> tuple[Floats, Floats]:
         """Weights `(outputs, columns)` and biases `(outputs,)`."""

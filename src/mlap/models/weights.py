@@ -44,7 +44,7 @@ def fit_weights(kind: str, logits: Array, y: Array) -> Weights:
 
     The loss of `Σ_m w_m logits_m` is the log loss over all known labels, or the squared error of values, each target in
     units of its standard deviation so that none outweighs the others. It is convex in the weights, so the least is
-    found from any start; the search starts from equal weights and draws nothing by chance.
+    found from any start; the search draws nothing by chance.
 
     Args:
         kind: `"binary"`, `"multiclass"` or `"regression"`.
@@ -78,9 +78,13 @@ def fit_weights(kind: str, logits: Array, y: Array) -> Weights:
     else:
         scale = np.broadcast_to(_scale(y), y.shape)
         loss_of = _squared_loss(logits[:, known] / scale[known], y[known] / scale[known])
-    start = np.full(members, 1 / members)
+    # From the best of equal weights and each member alone, in units of the loss there: one member that has diverged
+    # would otherwise set the scale of the search.
+    starts = [np.full(members, 1 / members), *np.eye(members)]
+    start = min(starts, key=lambda w: loss_of(w)[0])
+    unit = loss_of(start)[0] or 1.0
     found = optimize.minimize(
-        loss_of,
+        lambda w: tuple(part / unit for part in loss_of(w)),
         start,
         jac=True,
         method="SLSQP",
@@ -90,8 +94,8 @@ def fit_weights(kind: str, logits: Array, y: Array) -> Weights:
     )
     values = np.clip(found.x, 0, None)
     values /= values.sum()
-    if not np.isfinite(values).all() or loss_of(values)[0] > loss_of(start)[0]:  # a search that went astray
-        return Weights.equal(members, "no weights were found that do better than equal ones")
+    if not loss_of(values)[0] <= unit:  # a search that went astray
+        values = start
     return Weights(tuple(values.tolist()), True)
 
 
