@@ -30,13 +30,23 @@ class Metric(NamedTuple):
     higher_is_better: bool
 
 
+_CLASSES = ("multiclass", "binary")
+
 METRICS: dict[str, Metric] = {
-    "error_rate": Metric("error rate", ("multiclass",), False),
-    "accuracy": Metric("accuracy", ("multiclass", "binary"), True),
-    "rocauc": Metric("ROC-AUC", ("binary",), True),
-    "ap": Metric("average precision", ("binary",), True),
+    "rocauc": Metric("ROC-AUC", _CLASSES, True),
+    "ap": Metric("PR-AUC", _CLASSES, True),
+    "accuracy": Metric("accuracy", _CLASSES, True),
+    "error_rate": Metric("error rate", _CLASSES, False),
+    "balanced_accuracy": Metric("balanced accuracy", _CLASSES, True),
+    "mcc": Metric("MCC", _CLASSES, True),
+    "f1": Metric("F1", _CLASSES, True),
+    "log_loss": Metric("log loss", _CLASSES, False),
+    "brier": Metric("Brier score", _CLASSES, False),
+    "calibration_error": Metric("calibration error", _CLASSES, False),
     "rmse": Metric("RMSE", ("regression",), False),
     "mae": Metric("MAE", ("regression",), False),
+    "r2": Metric("R²", ("regression",), True),
+    "spearman": Metric("Spearman's ρ", ("regression",), True),
 }
 
 #: kind of task → the metric unless told otherwise

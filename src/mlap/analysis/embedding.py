@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mlap.analysis.levels import Levels
+from mlap.models.levels import Levels
 from mlap.errors import DataError, UsageError
 
 #: the paper's settings

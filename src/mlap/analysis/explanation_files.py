@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlap.analysis.explanation import Explanation
+from mlap.models.explanation import Explanation
 from mlap.analysis.pictures import explanation_plot, explanation_rows, signed
 from mlap.analysis.sketch import MAX_NODES, sketch, symbols_of
 from mlap.errors import UsageError

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mlap.analysis.explanation import explain
+from mlap.models.explanation import explain
 from mlap.errors import UsageError
 from mlap.graphs import Features, GraphSet
 from mlap.nn import GraphNetwork

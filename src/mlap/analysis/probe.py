@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from mlap.analysis.levels import Levels
+from mlap.models.levels import Levels
 from mlap.errors import UsageError
 from mlap.graphs import GraphSet, Task
 from mlap.graphs.synthetic import VARIANT

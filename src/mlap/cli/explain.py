@@ -63,7 +63,7 @@ def explain(
       mlap explain runs/mine molecules.csv --graphs 0-9 --out looked-at
       mlap explain runs/synthetic/mlap-sum-L5-graph-s0 synthetic --graphs 3 --class 7
     """
-    from mlap.analysis.explanation import explain as explain_graphs
+    from mlap.models.explanation import explain as explain_graphs
     from mlap.analysis.explanation_files import write_explanations
     from mlap.training import load_run
     from mlap.training.run import check_fits
