@@ -215,6 +215,13 @@ class Study:
         """All runs, in the order in which they were planned."""
         return [_record(row) for row in self._read(f"{_RUNS} ORDER BY runs.rowid")]
 
+    def runs_on(self, fingerprint: str) -> list[RunRecord]:
+        """The runs on one data set, in the same order."""
+        return [
+            _record(row)
+            for row in self._read(f"{_RUNS} WHERE runs.fingerprint = ? ORDER BY runs.rowid", (fingerprint,))
+        ]
+
     def trials(self, search: str) -> list[RunRecord]:
         """The runs of a search in the order of its trials; the same run may be there more than once."""
         rows = self._read(f"{_RUNS} JOIN trials ON trials.hash = runs.hash WHERE search = ? ORDER BY number", (search,))
