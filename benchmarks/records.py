@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mlap.provenance import made_by as made_by_mlap
+
 ROOT = Path(__file__).resolve().parents[1]
 #: where all measured tables are kept
 RESULTS = ROOT / "research" / "results"
@@ -28,7 +30,7 @@ def real_data(name: str) -> Path:
 
 
 def made_by(*packages: str, arguments: Sequence[str] | None = None) -> dict[str, str]:
-    """The last columns of a table: the command, the versions of mlap, some packages and python, and the machine.
+    """The last columns of a table: the command, the version and sources of mlap, some packages and python, the machine.
 
     Args:
         packages: whose versions matter.
@@ -37,7 +39,7 @@ def made_by(*packages: str, arguments: Sequence[str] | None = None) -> dict[str,
     module = sys.modules["__main__"].__spec__  # what `python -m` started, if it did
     program = ["-m", module.name] if module else [f"benchmarks/{Path(sys.argv[0]).name}"]
     command = ["python", *program, *(sys.argv[1:] if arguments is None else arguments)]
-    versions = [f"{package} {importlib.metadata.version(package)}" for package in ("mlap", *packages)]
+    versions = [made_by_mlap(), *(f"{package} {importlib.metadata.version(package)}" for package in packages)]
     return {
         "command": shlex.join(command),
         "versions": ", ".join([*versions, f"python {platform.python_version()}"]),

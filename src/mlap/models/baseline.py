@@ -74,7 +74,7 @@ class BaselineModel:
 
     name: str
     task: Task
-    parts: tuple[Forest, ...] | tuple[Linear, ...]
+    parts: tuple[Forest | Linear, ...]
     descriptors: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)

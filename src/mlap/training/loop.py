@@ -22,6 +22,7 @@ from mlap.errors import MlapError, UsageError
 from mlap.files import first_line, write_json
 from mlap.graphs import GraphBatch, GraphSet
 from mlap.nn import GraphNetwork
+from mlap.provenance import source_id
 from mlap.training import parallel
 from mlap.training import run as files
 from mlap.training.batches import Batches, evaluation_batches
@@ -351,6 +352,7 @@ def _config(recipe: Recipe, graphs: GraphSet, device: str, source: Mapping[str, 
         "threads": torch.get_num_threads(),
         "versions": {
             "mlap": mlap.__version__,
+            "source": source_id(),
             "python": platform.python_version(),
             "torch": torch.__version__,
             "torch_geometric": torch_geometric.__version__,
