@@ -5,7 +5,7 @@
 A training step of K networks that differ in their initial weights, on the same batch of 50 synthetic graphs: `stacked`,
 one forward and backward under `torch.vmap` over the stacked weights and one Adam step for all; and `one by one`, K
 steps as `mlap train` does them, with the compiled kernels and without. Without dropout, so that losses can be compared
-first. One thread, processor time, the fastest of several rounds. Writes `results/many_seeds.csv`.
+first. One thread, processor time, the fastest of several rounds. Writes `research/results/many_seeds.csv`.
 """
 
 from __future__ import annotations

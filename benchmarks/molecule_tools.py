@@ -17,7 +17,7 @@ take turns, each in a process of its own. Measured are
 on the clock; the processor time is in the CSV too. Networks with as many parameters can differ in the multiply-adds of
 their matrix products (here those to predict a molecule, counted by torch), so the ratio of epochs is also given per
 multiply-add. The peers read in one process (a second doubles chemprop's processor time), mlap in one per thread.
-The seven molecules that RDKit cannot read are left out. Writes `results/molecule_tools.csv`.
+The seven molecules that RDKit cannot read are left out. Writes `research/results/molecule_tools.csv`.
 """
 
 from __future__ import annotations

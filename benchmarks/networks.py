@@ -14,7 +14,7 @@ step is: assemble the batch, forward, loss, backward, Adam. An evaluation is the
 (`mlap` with its batches assembled once, as during training). The fastest of several rounds counts, in processor time
 for one thread and on the clock for more: use more only on a machine that does nothing else. `--memory` measures instead
 the peak resident memory that training steps add, each in a process of its own; `--profile` says where the time of a
-step goes. Writes `results/networks.csv`, `results/networks_memory.csv` or `results/networks_profile.csv`.
+step goes. Writes `networks.csv`, `networks_memory.csv` or `networks_profile.csv` in `research/results/`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--norms", nargs="+", default=["none", "graph"])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", help="another name for the file in results/")
+    parser.add_argument("--out", help="another name for the file in research/results/")
     parser.add_argument("--memory", action="store_true", help="measure memory, not time")
     parser.add_argument("--profile", action="store_true", help="say where the time goes, with one thread")
     parser.add_argument("--child", help=argparse.SUPPRESS)

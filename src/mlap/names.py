@@ -18,6 +18,13 @@ BACKBONES = ("gin", "gcn", "gat")
 #: normalisations after each layer
 NORMS = ("none", "graph", "batch", "layer", "pair")
 
+#: simple models to beat: name → what it is
+BASELINES = {
+    "rf-morgan": "random forest (500 trees) on Morgan counts and RDKit's descriptors; molecules",
+    "rf-assay": "random forest (1000 trees, actives weigh 10) on Morgan bits and MACCS keys; molecules",
+    "wl-linear": "linear model on counts of Weisfeiler–Lehman neighbourhoods; any graphs",
+}
+
 #: kinds of tasks
 TASKS = ("multiclass", "binary", "regression")
 

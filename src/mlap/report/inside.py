@@ -19,8 +19,8 @@ from mlap.graphs import GraphSet
 from mlap.plotting import Plot
 from mlap.report.render import EFFECT, SCORE, Column, P, Table
 from mlap.study.compare import family_of
+from mlap.study.run_folders import RunFolders
 from mlap.study.store import RunRecord
-from mlap.study.workplace import Workplace
 from mlap.training import Recipe, Run, predict_logits
 from mlap.training.run import MODEL
 
@@ -143,15 +143,15 @@ def kept_models(study: Path, runs: Sequence[RunRecord]) -> list[Path]:
 
     As in the paper, these are of MLAP networks, as deep as there are, without normalisation where there are such.
     """
-    folder = Workplace(study, keep_models=True)
-    kept = [run for run in runs if run.status == "done" and (folder / run.hash / MODEL).exists()]
+    folders = RunFolders(study, keep_models=True)
+    kept = [run for run in runs if run.status == "done" and (folders.of(run.hash) / MODEL).exists()]
     groups: dict[str, dict[Recipe, list[RunRecord]]] = {}
     for run in [run for run in kept if family_of(run.architecture) == "mlap"] or kept:
         groups.setdefault(run.architecture, {}).setdefault(run.recipe.replace(seed=0), []).append(run)
     paths = []
     for recipes in groups.values():
         chosen = max(recipes, key=lambda recipe: (recipe.norm == "none", recipe.layers, len(recipes[recipe])))
-        paths += [folder / run.hash for run in sorted(recipes[chosen], key=lambda run: run.seed)[:MOST_SEEDS]]
+        paths += [folders.of(run.hash) for run in sorted(recipes[chosen], key=lambda run: run.seed)[:MOST_SEEDS]]
     return paths
 
 

@@ -35,6 +35,7 @@ from mlap.errors import DataError, UsageError
 from mlap.files import first_line, read_json, write_text, write_whole
 from mlap.graphs import GraphSet, Task
 from mlap.nn import GraphNetwork, graph_network
+from mlap.provenance import source_id
 from mlap.training.objective import Objective
 from mlap.training.recipe import Recipe
 
@@ -156,6 +157,7 @@ def config_of(
         "threads": torch.get_num_threads(),
         "versions": {
             "mlap": mlap.__version__,
+            "source": source_id(),
             "python": platform.python_version(),
             "torch": torch.__version__,
             "torch_geometric": torch_geometric.__version__,

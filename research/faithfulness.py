@@ -1,11 +1,11 @@
 """Faithfulness of explanations on ogbg-molhiv: remove the atoms with the highest shares, or others, and compare.
 
-    python benchmarks/faithfulness.py                  # trains two short runs (minutes on one core), then measures
-    python benchmarks/faithfulness.py --run RUN …      # measures trained runs
+    python -m research.faithfulness                # trains two short runs (minutes on one core), then measures
+    python -m research.faithfulness --run RUN …    # measures trained runs
 
-Writes `results/faithfulness.csv`: for each run, place and order of removal, the mean change of the logit over test
-molecules and its standard error. The short runs are kept in `runs/faithfulness` and not trained again. The data are
-looked for in $MLAP_TEST_DATA, by default `../shared/data` beside the checkout.
+Writes `research/results/faithfulness.csv`: for each run, place and order of removal, the mean change of the logit over
+test molecules and its standard error. The short runs are kept in `runs/faithfulness` and not trained again. The data
+are looked for in $MLAP_TEST_DATA, by default `../shared/data` beside the checkout.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from records import DATA, ROOT, made_by, write
 
 import mlap
+from benchmarks.records import DATA, ROOT, made_by, write
 from mlap.analysis.faithfulness import measure_faithfulness
 from mlap.graphs.sources import load_graphs
 from mlap.training import Recipe, Run, load_run, train
@@ -32,7 +32,7 @@ def main() -> None:
     )
     parser.add_argument("--epochs", type=int, default=6, help="of the short runs")
     parser.add_argument("--graphs", type=int, default=1000, help="test molecules, drawn at random")
-    parser.add_argument("--out", default="faithfulness.csv", help="the file in results/")
+    parser.add_argument("--out", default="faithfulness.csv", help="the file in research/results/")
     arguments = parser.parse_args()
 
     torch.set_num_threads(1)

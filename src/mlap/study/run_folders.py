@@ -1,4 +1,4 @@
-"""Where the run directories of a sweep live."""
+"""The run directories of a sweep: where they lie, and what is left of them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mlap.training.run import LAST
 _GONE = "gone-"
 
 
-class Workplace:
-    """The folder of the run directories beside a study, `STUDY.runs`.
+class RunFolders:
+    """The run directories beside a study, in the folder `STUDY.runs`.
 
     Args:
         study: the study file.
@@ -25,10 +25,11 @@ class Workplace:
         self.path = study.absolute().with_name(f"{study.name}.runs")
         self._keep_models = keep_models
 
-    def __truediv__(self, hash: str) -> Path:
+    def of(self, hash: str) -> Path:
+        """The directory of a run."""
         return self.path / hash
 
-    def tidy(self, hash: str) -> None:
+    def clean(self, hash: str) -> None:
         """Clear up after a run that is done."""
         folder = self.path / hash
         if self._keep_models:
@@ -41,15 +42,15 @@ class Workplace:
             folder.rename(gone)  # in one step: what is left of half a removal must not look like a kept model
         shutil.rmtree(gone, ignore_errors=True)
 
-    def tidy_all(self, done: Iterable[str]) -> None:
+    def clean_all(self, done: Iterable[str]) -> None:
         """Clear up what a driver left that was killed while it did."""
         for gone in self.path.glob(f"{_GONE}*"):
             shutil.rmtree(gone, ignore_errors=True)
         for hash in done:
             if (self.path / hash / LAST).exists():
-                self.tidy(hash)
+                self.clean(hash)
 
-    def close(self) -> None:
+    def remove_if_empty(self) -> None:
         """Remove the folder if nothing is left in it."""
         with suppress(OSError):
             self.path.rmdir()

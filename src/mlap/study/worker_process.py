@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 
 def main() -> None:
-    """Perform jobs until stdin closes."""
+    """Run jobs until stdin closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the driver decides what it means
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever prints must not print between the events
@@ -26,16 +26,16 @@ def main() -> None:
     import torch
 
     from mlap.study.engine import Done, EpochDone, Failed, Job
-    from mlap.study.work import Workbench
+    from mlap.study.job_runner import JobRunner
 
     def send(event: EpochDone | Done | Failed) -> None:
         out.write(json.dumps({"event": type(event).__name__, **asdict(event)}) + "\n")
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    bench = Workbench()
+    runner = JobRunner()
     out.write(json.dumps({"event": "Ready"}) + "\n")
     while True:
-        send(bench.perform(Job(**jobs.get()), send))
+        send(runner.run(Job(**jobs.get()), send))
 
 
 def _receive(lines: TextIO, jobs: queue.SimpleQueue[dict[str, Any]]) -> None:

@@ -1,6 +1,6 @@
 """Which readings of the synthetic generator can be the paper's? What graph networks can at most know says so quickly.
 
-    python benchmarks/generator_readings.py [--one-way random none appended] [--graphs-per-class 2000]
+    python -m research.generator_readings [--one-way random none appended] [--graphs-per-class 2000]
 
 A network of one layer sees of a graph no more than how often each in-degree occurs. So the error rate of the best
 classifier of that table is a limit for every architecture at depth 1, and a network with GraphNorm comes near it. The
@@ -13,7 +13,7 @@ paper's error rate.
 Every reading with three different extra edges, each shared node, and random edges one way, both ways, or one way
 together with the extra edges (forwards, 02 standing for an arc 0 → 2, or backwards, 20): 560 of them. The paper has,
 with GraphNorm and over all architectures, 0.585–0.589 at depth 1, 0.25–0.32 at depth 2 and 0.055–0.076 at depth 3.
-Writes `results/generator_readings.csv`. Takes about 40 minutes of one core.
+Writes `research/results/generator_readings.csv`. Takes about 40 minutes of one core.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from records import made_by, write
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
+from benchmarks.records import made_by, write
 from mlap.graphs import GraphSet, synthetic
 
 EXTRA_EDGES = ((0, 2), (0, 3), (0, 4), (1, 3), (1, 4), (2, 4))
 SHARED = (0, 1, 2, 3, 4, "index", "random")
 #: which edges are single arcs → whether the extra edges are also tried the other way round
 ONE_WAY = {"random": (False,), "none": (False,), "appended": (False, True)}
-PROTOCOLS, FAR = 0.585, 0.1
+PAPER, FAR = 0.585, 0.1
 RARE = 15  # colours in fewer training graphs are left out
 
 
@@ -54,7 +54,7 @@ def main() -> None:
         low, high = limit(synthetic(options.graphs_per_class, **reading))
         row = {"types": " ".join(f"{a}{b}" for a, b in extra_edges), "shared_node": shared, "one_way": one_way}
         row |= {"limit_low": round(low, 3), "limit_high": round(high, 3), "wl_2": "", "wl_3": ""}
-        if abs((low + high) / 2 - PROTOCOLS) < FAR:
+        if abs((low + high) / 2 - PAPER) < FAR:
             graphs = synthetic(**reading)
             for depth, colours in enumerate(weisfeiler_leman(graphs, 3)[1:], 2):
                 row[f"wl_{depth}"] = round(regression(graphs, colours), 3)

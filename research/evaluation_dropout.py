@@ -1,10 +1,10 @@
 """Trained networks on the synthetic validation graphs, without dropout as always, and with it left on.
 
-    python benchmarks/evaluation_dropout.py STUDY.runs
+    python -m research.evaluation_dropout STUDY.runs
 
 STUDY.runs is the folder in which `mlap sweep synthetic --keep-models` keeps its networks. Writes
-`results/evaluation_dropout.csv`: for each finished one the error rate without dropout; that with dropout, the mean of
-`DRAWS`; and that of the mean of their probabilities.
+`research/results/evaluation_dropout.csv`: for each finished one the error rate without dropout; that with dropout, the
+mean of `DRAWS`; and that of the mean of their probabilities.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from records import made_by, write
 
+from benchmarks.records import made_by, write
 from mlap.graphs import GraphSet, synthetic
 from mlap.training import Run, load_run
 from mlap.training.run import RESULT

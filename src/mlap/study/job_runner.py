@@ -18,8 +18,8 @@ from mlap.training import Epoch, Recipe, train
 from mlap.training.run import LAST, read_checkpoint, read_config
 
 
-class Workbench:
-    """Performs jobs one after the other; the graphs stay loaded from one to the next.
+class JobRunner:
+    """Runs jobs one after the other; the graphs stay loaded from one to the next.
 
     Args:
         graphs: the graphs of the first jobs, if they are at hand.
@@ -28,12 +28,12 @@ class Workbench:
     def __init__(self, graphs: GraphSet | None = None) -> None:
         self._graphs = graphs
 
-    def perform(self, job: Job, on_epoch: Callable[[EpochDone], None]) -> Done | Failed:
+    def run(self, job: Job, on_epoch: Callable[[EpochDone], None]) -> Done | Failed:
         """Train the network of a job, from where it was left; an error is an answer, not an exception."""
         try:
             graphs = self._load(job)
-            work_dir = Path(job.work_dir)
-            _discard_damaged(work_dir)
+            run_dir = Path(job.run_dir)
+            _discard_damaged(run_dir)
 
             def tell(epoch: Epoch) -> None:
                 on_epoch(EpochDone(job.hash, dataclasses.asdict(epoch)))
@@ -41,7 +41,7 @@ class Workbench:
             trained = train(
                 Recipe.of(job.recipe),
                 graphs,
-                work_dir,
+                run_dir,
                 resume=True,
                 device=job.device,
                 source={"source": job.source, "options": job.options, "root": job.data_root},
@@ -53,7 +53,7 @@ class Workbench:
                 history=[dataclasses.asdict(epoch) for epoch in trained.history],
                 host=platform.node(),
                 device=job.device,
-                versions=read_config(work_dir)["versions"],
+                versions=read_config(run_dir)["versions"],
             )
         except Exception as error:
             message = (
@@ -72,10 +72,10 @@ class Workbench:
         return self._graphs
 
 
-def _discard_damaged(work_dir: Path) -> None:
+def _discard_damaged(run_dir: Path) -> None:
     """Remove a run directory whose checkpoint cannot be read: the run starts over."""
     try:
-        if (work_dir / LAST).exists():
-            read_checkpoint(work_dir / LAST)
+        if (run_dir / LAST).exists():
+            read_checkpoint(run_dir / LAST)
     except DataError:
-        shutil.rmtree(work_dir)
+        shutil.rmtree(run_dir)

@@ -1,14 +1,14 @@
 """Which groups of atoms, at which level, move the logits of trained networks on ogbg-molhiv.
 
-    python benchmarks/molecule_groups.py RUN …
+    python -m research.molecule_groups RUN …
 
-A RUN is a directory that `mlap train` made, or one of a sweep's. Writes two tables about the test molecules, from the
-exact shares of `mlap.analysis.explain`:
+A RUN is a directory that `mlap train` made, or one of a sweep's. Writes two tables about the test molecules into
+`research/results/`, from the exact shares of `mlap.analysis.explain`:
 
-- `results/molhiv_levels.csv`: for each level, and for all together, the sum of its shares over a molecule: mean and
+- `molhiv_levels.csv`: for each level, and for all together, the sum of its shares over a molecule: mean and
   standard deviation over molecules, and the ROC-AUC of that sum alone; and how many atoms the level's attention amounts
   to, the exponential of its entropy, as a fraction of the molecule's.
-- `results/molhiv_groups.csv`: for each group and level, how much more the group's atoms have of that sum than as many
+- `molhiv_groups.csv`: for each group and level, how much more the group's atoms have of that sum than as many
   atoms of the same molecule have on average: mean and standard error over the molecules with the group.
 
 The data are looked for in $MLAP_TEST_DATA, by default `../shared/data` beside the checkout.
@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from rdkit import Chem, rdBase
-from records import DATA, made_by, write
 from sklearn.metrics import roc_auc_score
 
+from benchmarks.records import DATA, made_by, write
 from mlap.analysis import explain
 from mlap.graphs import GraphSet, load_graphs
 from mlap.statistics import summarise

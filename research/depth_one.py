@@ -1,12 +1,12 @@
 """Are the paper's seven architectures one network at depth 1? Its own numbers answer.
 
-    python benchmarks/depth_one.py
+    python -m research.depth_one
 
 With one level there is nothing to join: unless an architecture has a part that the others have not, all seven are the
 same network there, and their published validation scores differ by chance only. For every architecture, data set and
 normalisation, `z` is the difference between its mean and the mean of the other six, in standard errors. `chi_squared`
 is the sum of z² over the eight cells of an architecture and `p` how often chance makes it larger; `p_of_seven` is
-corrected for asking seven times. Nothing is trained. Writes `results/depth_one.csv`.
+corrected for asking seven times. Nothing is trained. Writes `research/results/depth_one.csv`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from records import made_by, write
 from scipy import stats
 
+from benchmarks.records import made_by, write
 from mlap.paper import PROTOCOLS
 from mlap.report.published import published_validation
 from mlap.statistics import Summary, bonferroni

@@ -1,0 +1,293 @@
+"""Simple models to beat, fitted to a graph set: forests on fingerprints, a linear model on neighbourhoods.
+
+The recipes are others', as settings: `rf-morgan` is the baseline of BASF's MolPipeline, which CheMeleon had to beat;
+`rf-assay` the forest that the ogbg-molhiv entries of PAS and HIG build on; `wl-linear` follows the TUDataset paper.
+A fitted baseline is a directory of two files, `config.json` and `model.safetensors`; reading them executes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+import mlap
+from mlap.errors import DataError, UsageError, unknown
+from mlap.files import read_json, write_json
+from mlap.graphs import GraphSet, Task
+from mlap.models._arrays import read_arrays, write_arrays
+from mlap.models.fingerprints import check_descriptors, column_names, descriptor_names, fingerprints
+from mlap.models.forest import Forest, grow_forest
+from mlap.models.linear import Linear, fit_linear
+from mlap.models.wl import BITS, ignored_features, wl_features
+from mlap.names import BASELINES
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+FORMAT = 1
+CONFIG, ARRAYS = "config.json", "model.safetensors"
+#: rounds of Weisfeiler–Lehman refinement
+ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class _ForestRecipe:
+    """A forest's features and its settings in scikit-learn's words, in general and for yes/no questions."""
+
+    features: str
+    settings: Mapping[str, Any]
+    classification: Mapping[str, Any] = field(default_factory=dict)
+    binary: Mapping[str, Any] = field(default_factory=dict)
+
+
+_FORESTS = {
+    "rf-morgan": _ForestRecipe("morgan-descriptors", {"n_estimators": 500, "max_features": "log2"}),
+    "rf-assay": _ForestRecipe(
+        "morgan-maccs",
+        {"n_estimators": 1000, "min_samples_leaf": 2, "max_features": "sqrt"},
+        classification={"criterion": "entropy"},
+        binary={"class_weight": {0: 1, 1: 10}},
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class BaselineModel:
+    """A fitted baseline.
+
+    Args:
+        name: one of `mlap.names.BASELINES`.
+        task: what it predicts.
+        parts: the model of each target; a single one for all classes of a multiclass task.
+        descriptors: the names of RDKit's descriptors among the features, if there are any.
+        notes: what a user should know of the fit, a sentence each.
+        facts: the data and the choices of the fit, for `config.json`.
+    """
+
+    name: str
+    task: Task
+    parts: tuple[Forest | Linear, ...]
+    descriptors: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def fit(
+        cls,
+        name: str,
+        graphs: GraphSet,
+        train: Sequence[int] | Array | None = None,
+        valid: Sequence[int] | Array | None = None,
+        *,
+        seed: int = 0,
+        n_jobs: int = 1,
+    ) -> BaselineModel:
+        """Fit to the training graphs; a target's unknown labels are left out of its fit.
+
+        Args:
+            name: one of `mlap.names.BASELINES`.
+            graphs: labelled graphs; forests read the molecules' SMILES from `graphs.ids`.
+            train: which graphs to fit to; the split `train` unless given.
+            valid: which to choose the penalty of `wl-linear` by; the split `valid` unless given. Forests choose
+                nothing and do not look at them.
+            seed: of a forest; `wl-linear` draws nothing by chance.
+            n_jobs: processes for fingerprints and trees that grow at a time.
+        """
+        if name not in BASELINES:
+            raise unknown("baseline", name, BASELINES, "baseline")
+        if graphs.task is None or graphs.y is None:
+            raise DataError(f"{graphs.name} has no labels to fit a baseline to")
+        train = np.asarray(graphs.split("train") if train is None else train, np.int64)
+        valid = np.asarray(graphs.split("valid") if valid is None else valid, np.int64)
+        if not len(train):
+            raise DataError(f"{graphs.name} has no graphs to fit a baseline to")
+        descriptors = _descriptors(name)
+        found = _features(name, graphs, graphs.task, np.concatenate((train, valid)), descriptors, n_jobs)
+        x, valid_x = found[: len(train)], found[len(train) :]
+        labels = graphs.y[:, None] if graphs.task.kind == "multiclass" else graphs.y
+        parts, notes = [], list(_notes(name, graphs))
+        for target in range(labels.shape[1]):
+            y, valid_y = labels[train, target].astype(np.float64), labels[valid, target].astype(np.float64)
+            rows, valid_rows = ~np.isnan(y), ~np.isnan(valid_y)
+            if not rows.any():
+                parts.append(_unknown(name, graphs.task, target, x.shape[1]))
+                notes.append(f"target {_called(graphs.task, target)} has no training labels: it is answered by a half")
+            elif name in _FORESTS:
+                settings = {**_settings(name, graphs.task.kind), "random_state": seed}
+                kept = _dense(x[rows])
+                parts.append(
+                    grow_forest(graphs.task.kind, kept, y[rows], graphs.task.num_outputs, n_jobs=n_jobs, **settings)
+                )
+            else:
+                some = (x[rows], y[rows], valid_x[valid_rows], valid_y[valid_rows])
+                parts.append(fit_linear(graphs.task.kind, *some, graphs.task.num_outputs))
+        facts = {
+            "seed": seed,
+            "data": {"name": graphs.name, "fingerprint": graphs.fingerprint, "train": len(train), "valid": len(valid)},
+            "choices": [
+                {"strength": part.strength, "validation_losses": list(part.losses)}
+                for part in parts
+                if isinstance(part, Linear)
+            ],
+            "versions": _versions(),
+        }
+        return cls(name, graphs.task, tuple(parts), descriptors, tuple(notes), facts)
+
+    def logits(self, graphs: GraphSet, indices: Sequence[int] | Array | None = None, *, n_jobs: int = 1) -> Floats:
+        """The answers `(graphs, outputs)`: logits, or values in the data's own units for a regression.
+
+        The share p of a forest's T trees becomes (T p + 1/C) / (T + 1), C the number of classes, as if one more tree
+        had no opinion: no logit is infinite, and the order of all answers stays. Logits of exclusive classes are
+        logarithms of these.
+
+        Args:
+            graphs: to predict; labels are not looked at.
+            indices: which of them; all unless given.
+            n_jobs: processes for fingerprints.
+        """
+        chosen = np.arange(len(graphs)) if indices is None else np.asarray(indices, np.int64)
+        x = _features(self.name, graphs, self.task, chosen, self.descriptors, n_jobs)
+        if isinstance(self.parts[0], Linear):
+            return np.concatenate([part.predict(x) for part in self.parts], axis=1)
+        return np.concatenate([forest_logits(self.task.kind, part, x) for part in self.parts], axis=1)  # type: ignore[arg-type]
+
+    # ---- files -------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write `config.json` and `model.safetensors` into a directory, which is made if need be."""
+        path = Path(path)
+        path.mkdir(parents=True, exist_ok=True)
+        arrays = {}
+        for number, part in enumerate(self.parts):
+            arrays.update(part.arrays(f"{number}."))
+        content = {
+            "format": FORMAT,
+            "baseline": self.name,
+            "task": dataclasses.asdict(self.task),
+            "descriptors": list(self.descriptors),
+            "notes": list(self.notes),
+            **self.facts,
+            "sha256": write_arrays(path / ARRAYS, arrays),
+        }
+        write_json(path / CONFIG, content)  # last: a directory with a configuration is whole
+
+    @classmethod
+    def load(cls, path: str | Path) -> BaselineModel:
+        """Read a directory that `save` has written; a damaged one is a `DataError`."""
+        path = Path(path)
+        if not (path / CONFIG).is_file():
+            raise UsageError(f"{path} is not a baseline's directory: it has no {CONFIG}", field="model")
+        config = read_json(path / CONFIG)
+        if config.get("format") != FORMAT:
+            raise DataError(f"{path / CONFIG} has format {config.get('format')!r}; this version of mlap reads {FORMAT}")
+        try:
+            name = config["baseline"]
+            task = Task(**{**config["task"], "names": tuple(config["task"]["names"])})
+            descriptors = tuple(map(str, config["descriptors"]))
+            checksum, notes = str(config["sha256"]), tuple(map(str, config["notes"]))
+            facts = {key: config[key] for key in ("seed", "data", "choices", "versions")}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"{path / CONFIG} is damaged: {error!r}") from error
+        if name not in BASELINES:
+            raise DataError(f"{path / CONFIG} is of a baseline {name!r}; known are {', '.join(BASELINES)}")
+        arrays = read_arrays(path / ARRAYS, checksum)
+        multiclass = task.kind == "multiclass"
+        outputs = task.num_outputs if multiclass else 1
+        kind: type[Forest] | type[Linear] = Forest if name in _FORESTS else Linear
+        width = len(column_names(_FORESTS[name].features, descriptors)) if name in _FORESTS else 1 << BITS
+        numbers = range(1 if multiclass else task.num_outputs)
+        parts: Any = tuple(kind.of_arrays(arrays, width, outputs, f"{number}.") for number in numbers)
+        return cls(name, task, parts, descriptors, notes, facts)
+
+
+def forest_logits(kind: str, forest: Forest, features: Any) -> Floats:
+    """A forest's answers on the logit scale (see `BaselineModel.logits`)."""
+    answers = forest.predict(features)
+    if kind == "regression":
+        return answers
+    trees, classes = forest.num_trees, 2 if kind == "binary" else answers.shape[1]
+    shrunk = (trees * answers + 1 / classes) / (trees + 1)
+    return np.log(shrunk) - np.log1p(-shrunk) if kind == "binary" else np.log(shrunk)
+
+
+def _features(
+    name: str, graphs: GraphSet, task: Task, chosen: NDArray[np.int64], descriptors: tuple[str, ...], n_jobs: int
+) -> sparse.csr_matrix:
+    """What a baseline sees of the chosen graphs."""
+    if name in _FORESTS:
+        if graphs.ids is None:
+            raise UsageError(
+                f"{name} reads molecules, but {graphs.name} has no SMILES", field="baseline", suggest="wl-linear"
+            )
+        if descriptors:
+            check_descriptors(descriptors)
+        smiles = [graphs.ids[index] for index in chosen]
+        return fingerprints(_FORESTS[name].features, smiles, descriptors=descriptors, processes=n_jobs)
+    features = wl_features(graphs.subset(chosen), rounds=ROUNDS)
+    if task.kind != "regression":
+        # A second ring says less of a class than the first; of a value that sums over atoms it says as much.
+        np.log1p(features.data, out=features.data)
+    return features
+
+
+def _settings(name: str, kind: str) -> dict[str, Any]:
+    recipe = _FORESTS[name]
+    settings = dict(recipe.settings)
+    if kind != "regression":
+        settings.update(recipe.classification)
+    if kind == "binary":
+        settings.update(recipe.binary)
+    return settings
+
+
+def _descriptors(name: str) -> tuple[str, ...]:
+    if name not in _FORESTS:
+        return ()
+    from mlap.graphs._smiles import require_rdkit
+
+    require_rdkit()
+    return descriptor_names() if _FORESTS[name].features == "morgan-descriptors" else ()
+
+
+def _dense(features: sparse.csr_matrix) -> Any:
+    """Trees grow faster on a dense matrix, as long as that fits a gigabyte."""
+    return features.toarray() if features.shape[0] * features.shape[1] * 4 <= 1 << 30 else features.tocsc()
+
+
+def _unknown(name: str, task: Task, target: int, width: int) -> Any:
+    """The model of a target without labels: a half."""
+    if task.kind == "regression":
+        raise DataError(f"target {_called(task, target)} has no training labels; leave it out, or choose another split")
+    if name in _FORESTS:
+        return Forest.constant([0.5], width)
+    return Linear(np.zeros(0, np.int64), np.zeros((1, 0)), np.zeros(1))
+
+
+def _called(task: Task, target: int) -> str:
+    return repr(task.names[target]) if task.names and task.kind != "multiclass" else str(target)
+
+
+def _notes(name: str, graphs: GraphSet) -> list[str]:
+    if name in _FORESTS:
+        return []
+    return [f"{name} does not use the real {kind} features" for kind in ignored_features(graphs)]
+
+
+def _versions() -> dict[str, str]:
+    import sklearn
+
+    versions = {"mlap": mlap.__version__, "python": platform.python_version(), "numpy": np.__version__}
+    versions["scikit-learn"] = sklearn.__version__
+    try:
+        import rdkit
+    except ImportError:
+        return versions
+    return {**versions, "rdkit": rdkit.__version__}

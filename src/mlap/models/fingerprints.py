@@ -1,0 +1,176 @@
+"""Molecules as rows of numbers: Morgan fingerprints, MACCS keys and RDKit's descriptors, made chunk by chunk.
+
+Cleaning of descriptors, the same for every molecule and whatever the data: what is not a number (a partial charge that
+RDKit cannot compute, a descriptor that fails) becomes 0, and what lies beyond ±1e30 (`Ipc` of large molecules) becomes
+±1e30, so that float32 holds it. A forest asks only which of two values is larger, so no scale needs to be learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from mlap.errors import DataError, UsageError, unknown
+
+BITS = 2048
+RADIUS = 2
+KEYS = 167
+#: molecules of a chunk: about a second of descriptors, so that the processes end at about the same time
+CHUNK = 256
+#: molecules that one process reads in less time than it takes to start several
+FEW = 2 * CHUNK
+LARGEST = 1e30
+
+#: A row as pairs of column and value.
+Row = tuple[list[int], list[float]]
+
+
+def descriptor_names() -> tuple[str, ...]:
+    """The names of the two-dimensional descriptors of the RDKit that is installed, in its order."""
+    from rdkit.Chem import Descriptors
+
+    return tuple(name for name, _ in Descriptors.descList)
+
+
+def column_names(kind: str, descriptors: Sequence[str] | None = None) -> tuple[str, ...]:
+    """What the columns of a feature matrix are.
+
+    >>> column_names("morgan-maccs")[2046:2050]
+    ('morgan 2046', 'morgan 2047', 'maccs 0', 'maccs 1')
+    """
+    _check(kind)
+    morgan = tuple(f"morgan {bit}" for bit in range(BITS))
+    if kind == "morgan-maccs":
+        return (*morgan, *(f"maccs {key}" for key in range(KEYS)))
+    return (*morgan, *(descriptor_names() if descriptors is None else descriptors))
+
+
+def fingerprints(
+    kind: str,
+    smiles: Sequence[str],
+    *,
+    descriptors: Sequence[str] | None = None,
+    processes: int = 1,
+) -> sparse.csr_matrix:
+    """The features of molecules, `(molecules, columns)` float32.
+
+    Args:
+        kind: `"morgan-descriptors"` (counts of Morgan environments of radius 2 in 2048 columns, then RDKit's
+            two-dimensional descriptors) or `"morgan-maccs"` (the same environments as bits, then the 167 MACCS keys).
+        smiles: the molecules; one that RDKit cannot read is a `DataError`.
+        descriptors: the names of the descriptors; those of the RDKit that is installed unless given.
+        processes: how many to use where there are thousands of molecules.
+    """
+    _check(kind)
+    return sparse.vstack(
+        [_block(kind, (), 0, descriptors), *_blocks(kind, smiles, descriptors, processes)], format="csr"
+    )
+
+
+def _blocks(
+    kind: str, smiles: Sequence[str], descriptors: Sequence[str] | None, processes: int
+) -> Iterator[sparse.csr_matrix]:
+    chunks = [(start, list(smiles[start : start + CHUNK])) for start in range(0, len(smiles), CHUNK)]
+    names = tuple(descriptors) if descriptors is not None else None
+    if processes <= 1 or len(smiles) <= FEW:
+        yield from (_block(kind, chunk, start, names) for start, chunk in chunks)
+        return
+    from joblib import Parallel, delayed
+
+    # joblib's workers need no `if __name__ == "__main__"` in the caller's program and are safe beside threads.
+    work = (delayed(_block)(kind, chunk, start, names) for start, chunk in chunks)
+    yield from Parallel(n_jobs=min(processes, len(chunks)), batch_size=1, return_as="generator")(work)
+
+
+def _block(kind: str, smiles: Sequence[str], first: int, descriptors: Sequence[str] | None) -> sparse.csr_matrix:
+    """The features of a chunk of molecules, of which the first is number `first` of all."""
+    from rdkit import Chem, rdBase
+
+    row_of = _KINDS[kind](descriptors)
+    indices: list[int] = []
+    values: list[float] = []
+    pointer = [0]
+    with rdBase.BlockLogs():  # RDKit writes its complaints to stderr
+        for number, text in enumerate(smiles, first):
+            molecule = Chem.MolFromSmiles(text)
+            if molecule is None:
+                raise DataError(f"molecule {number} ({text!r}) is none that RDKit can read; leave it out")
+            columns, entries = row_of(molecule)
+            indices += columns
+            values += entries
+            pointer.append(len(indices))
+    shape = (len(smiles), len(column_names(kind, descriptors)))
+    return sparse.csr_matrix((np.array(values, np.float32), np.array(indices, np.int32), pointer), shape)
+
+
+def _morgan_descriptors(names: Sequence[str] | None) -> Callable[[Any], Row]:
+    from rdkit.Chem import Descriptors, rdFingerprintGenerator
+
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS)
+    known = dict(Descriptors.descList)
+    chosen = [known[name] for name in (descriptor_names() if names is None else names)]
+
+    def row(molecule: Any) -> Row:
+        counts: dict[int, int] = generator.GetCountFingerprint(molecule).GetNonzeroElements()
+        described = clean([_describe(function, molecule) for function in chosen])
+        present = np.flatnonzero(described)
+        columns = [*sorted(counts), *(present + BITS).tolist()]
+        return columns, [*(counts[bit] for bit in sorted(counts)), *described[present].tolist()]
+
+    return row
+
+
+def _morgan_maccs(names: Sequence[str] | None) -> Callable[[Any], Row]:
+    from rdkit.Chem import rdFingerprintGenerator, rdMolDescriptors
+
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS)
+
+    def row(molecule: Any) -> Row:
+        bits = list(generator.GetFingerprint(molecule).GetOnBits())
+        keys = [BITS + key for key in rdMolDescriptors.GetMACCSKeysFingerprint(molecule).GetOnBits()]
+        return bits + keys, [1.0] * (len(bits) + len(keys))
+
+    return row
+
+
+_KINDS: dict[str, Callable[[Sequence[str] | None], Callable[[Any], Row]]] = {
+    "morgan-descriptors": _morgan_descriptors,
+    "morgan-maccs": _morgan_maccs,
+}
+KINDS = tuple(_KINDS)
+
+
+def clean(values: Sequence[float]) -> NDArray[np.float32]:
+    """Descriptors as finite float32: 0 for what is not a number, at most ±1e30.
+
+    >>> clean([1.5, float("nan"), float("inf"), -1e99]).tolist() == [1.5, 0, np.float32(1e30), np.float32(-1e30)]
+    True
+    """
+    return np.clip(np.nan_to_num(np.array(values, np.float64), nan=0.0), -LARGEST, LARGEST).astype(np.float32)
+
+
+def _describe(function: Callable[[Any], float], molecule: Any) -> float:
+    try:
+        return float(function(molecule))
+    except (ArithmeticError, RuntimeError, ValueError, OverflowError):  # what RDKit raises where it cannot compute one
+        return float("nan")
+
+
+def _check(kind: str) -> None:
+    if kind not in KINDS:
+        raise unknown("kind of fingerprint", kind, KINDS, "kind")
+
+
+def check_descriptors(names: Sequence[str]) -> None:
+    """Raise unless the RDKit that is installed has these descriptors."""
+    import rdkit
+
+    if missing := sorted(set(names) - set(descriptor_names())):
+        raise UsageError(
+            f"the model needs {len(missing)} descriptors that RDKit {rdkit.__version__} does not have, such as "
+            f"{missing[0]!r}; install the version that the model was made with"
+        )

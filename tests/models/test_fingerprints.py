@@ -1,0 +1,96 @@
+"""Fingerprints against RDKit's own, one molecule at a time; what is cleaned; the same in several processes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rdkit import Chem, DataStructs
+from rdkit.Chem import Descriptors, MACCSkeys, rdFingerprintGenerator
+
+from mlap.errors import DataError, UsageError
+from mlap.models.fingerprints import (
+    CHUNK,
+    FEW,
+    KINDS,
+    check_descriptors,
+    clean,
+    column_names,
+    descriptor_names,
+    fingerprints,
+)
+
+SMILES = ["CCO", "c1ccccc1C(=O)O", "[Na+].[Cl-]", "C[C@H](N)C(=O)O", "[Fe]", "C" * 60, "N#N"]
+
+
+def test_counts_and_descriptors_are_those_of_rdkit() -> None:
+    found = fingerprints("morgan-descriptors", SMILES).toarray()
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+    names = column_names("morgan-descriptors")
+    for row, text in zip(found, SMILES, strict=True):
+        molecule = Chem.MolFromSmiles(text)
+        counts = np.zeros(2048)
+        DataStructs.ConvertToNumpyArray(generator.GetCountFingerprint(molecule), counts)
+        np.testing.assert_array_equal(row[:2048], counts)
+        described = Descriptors.CalcMolDescriptors(molecule, missingVal=float("nan"))
+        expected = [described[name] for name in names[2048:]]
+        np.testing.assert_array_equal(row[2048:], clean(expected))
+
+
+def test_bits_and_keys_are_those_of_rdkit() -> None:
+    found = fingerprints("morgan-maccs", SMILES).toarray()
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+    for row, text in zip(found, SMILES, strict=True):
+        molecule = Chem.MolFromSmiles(text)
+        bits, keys = np.zeros(2048), np.zeros(167)
+        DataStructs.ConvertToNumpyArray(generator.GetFingerprint(molecule), bits)
+        DataStructs.ConvertToNumpyArray(MACCSkeys.GenMACCSKeys(molecule), keys)
+        np.testing.assert_array_equal(row, np.concatenate((bits, keys)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_value_is_a_finite_float32(kind: str) -> None:
+    # A metal has no Gasteiger charges (NaN); Ipc of a long chain is beyond float32.
+    found = fingerprints(kind, [*SMILES, "C" * 600])
+    assert found.dtype == np.float32
+    assert np.isfinite(found.data).all()
+    assert found.shape == (len(SMILES) + 1, len(column_names(kind)))
+
+
+def test_cleaning_is_what_it_says() -> None:
+    cleaned = clean([float("nan"), float("inf"), float("-inf"), 1e200, -2.5, 0.0])
+    np.testing.assert_array_equal(cleaned, np.array([0, 1e30, -1e30, 1e30, -2.5, 0], np.float32))
+
+
+def test_chosen_descriptors_come_in_the_given_order() -> None:
+    chosen = ("TPSA", "MolWt")
+    found = fingerprints("morgan-descriptors", ["CCO"], descriptors=chosen).toarray()[0, 2048:]
+    molecule = Chem.MolFromSmiles("CCO")
+    np.testing.assert_allclose(found, [Descriptors.TPSA(molecule), Descriptors.MolWt(molecule)], rtol=1e-6)
+    assert column_names("morgan-descriptors", chosen)[2048:] == chosen
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_molecules(kind: str) -> None:
+    assert fingerprints(kind, []).shape == (0, len(column_names(kind)))
+
+
+def test_several_processes_make_the_same_matrix() -> None:
+    rng = np.random.default_rng(0)
+    texts = ["".join(rng.choice(list("CNOS"), size=rng.integers(1, 9))) for _ in range(FEW + CHUNK // 2)]
+    one = fingerprints("morgan-maccs", texts)
+    two = fingerprints("morgan-maccs", texts, processes=2)
+    assert one.shape == two.shape
+    assert (one != two).nnz == 0
+
+
+def test_a_text_that_is_no_molecule_is_named_with_its_place() -> None:
+    with pytest.raises(DataError, match=f"{CHUNK + 1}.*C1CC"):
+        fingerprints("morgan-maccs", ["CCO"] * (CHUNK + 1) + ["C1CC"])
+
+
+def test_mistakes() -> None:
+    with pytest.raises(UsageError, match="morgan-maccs"):
+        fingerprints("morgan-macs", ["C"])
+    check_descriptors(descriptor_names())
+    with pytest.raises(UsageError, match="NoSuchDescriptor"):
+        check_descriptors(["MolWt", "NoSuchDescriptor"])
