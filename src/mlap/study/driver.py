@@ -224,7 +224,7 @@ def driving(
     # The engine is closed whatever happens, and before the study is free again for another sweep.
     with ExitStack() as held, closing(engine or LocalEngine()) as running:
         if graphs is None:
-            graphs = load_graphs(source, root=root, progress=False, **settings.options)
+            graphs = load_graphs(source, root=root, **settings.options)
         _check_trainable(graphs)
         folders = RunFolders(path, settings.keep_models)
         held.enter_context(locked_study(path, wait=settings.wait, on_wait=on_wait))
