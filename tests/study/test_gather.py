@@ -84,6 +84,6 @@ def test_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["synthetic", "molhiv", "nci83", "nci83_seeds", "nci83_splits"])
 def test_the_results_of_this_project(name: str) -> None:
     """Every line is as it was written: a run's hash covers its recipe and its data."""
-    runs = read_runs(Path(__file__).parents[2] / "results" / f"{name}_runs.csv")
+    runs = read_runs(Path(__file__).parents[2] / "research" / "results" / f"{name}_runs.csv")
     assert {found.status for found in runs} == {"done"}
     assert len({found.hash for found in runs}) == len(runs)
