@@ -19,7 +19,7 @@ from mlap.analysis.smoothing import Smoothing, smoothing
 from mlap.analysis.weights import layer_weights
 from mlap.errors import UsageError
 from mlap.graphs import GraphSet, Task
-from mlap.training import Run
+from mlap.models import Run
 from mlap.training.run import check_fits
 
 
@@ -96,7 +96,7 @@ def inspect_runs(
     smoothings: list[Smoothing] = []
     maps: Maps | None = None
     for number, run in enumerate(runs):
-        check_fits(run, graphs)
+        check_fits(run.config, graphs)
         where = f"run {number + 1} of {len(runs)}: "
         steps.begin(where + "representations")
         network = run.network.to(device)

@@ -14,11 +14,8 @@ from mlap.cli.common import (
     Json,
     Quiet,
     count,
-    load_data_of,
     note,
     print_json,
-    resolve_device,
-    steps_bar,
 )
 
 

@@ -12,12 +12,14 @@ import torch
 from numpy.typing import NDArray
 
 from mlap.errors import DataError, UsageError
+from mlap.files import write_text, write_whole
 from mlap.graphs import GraphSet, Task, load_graphs
 from mlap.graphs.inputs import Inputs, read_inputs
 from mlap.graphs.molecules import ATOM_CARDINALITIES
 from mlap.graphs.progress import Progress
 from mlap.models.explanation import Explanation
 from mlap.models.predictions import Predictions
+from mlap.plotting import csv_text
 from mlap.training import Objective, Scores
 from mlap.training.run import check_fits
 from mlap.training.scores import scores
@@ -46,6 +48,32 @@ class Embeddings:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
         return np.array(self.final, dtype=dtype)
+
+    def of_level(self, level: int | None = None) -> Floats:
+        """The vectors of a level, counted from 1; the final ones unless given."""
+        if level is None:
+            return self.final
+        if not 1 <= level <= self.levels.shape[1]:
+            has = f"levels 1 to {self.levels.shape[1]}" if self.levels.shape[1] else "no level-wise vectors"
+            raise UsageError(f"{{field}} {level} does not exist: the network has {has}", "level")
+        return np.asarray(self.levels[:, level - 1])
+
+    def write(self, path: str | Path, level: int | None = None) -> None:
+        """Write the vectors to a `.csv` or `.parquet` file: the input's name for each row, then one column a channel."""
+        path = Path(path)
+        vectors = self.of_level(level)
+        names = self.inputs.smiles or [str(row) for row in range(len(self))]
+        columns: dict[str, Any] = {"smiles" if self.inputs.smiles else "graph": names}
+        columns |= {str(number): vectors[:, number] for number in range(vectors.shape[1])}
+        if path.suffix == ".parquet":
+            from pyarrow import parquet, table
+
+            write_whole(path, lambda temporary: parquet.write_table(table(columns), temporary))
+        elif path.suffix == ".csv":
+            rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+            write_text(path, csv_text(rows))
+        else:
+            raise UsageError(f"{{field}} must end in .csv or .parquet, got {path.name!r}", "out")
 
 
 @dataclass(frozen=True, eq=False)

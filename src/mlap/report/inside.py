@@ -21,7 +21,8 @@ from mlap.report.render import EFFECT, SCORE, Column, P, Table
 from mlap.study.compare import family_of
 from mlap.study.run_folders import RunFolders
 from mlap.study.store import RunRecord
-from mlap.training import Recipe, Run, predict_logits
+from mlap.models import Run
+from mlap.training import Recipe, predict_logits
 from mlap.training.run import MODEL
 
 #: of the models that a study kept, so many seeds of each architecture are looked into

@@ -32,7 +32,7 @@ from mlap.report.render import EFFECT, NORM, SCORE, P, Table, to_csv
 from mlap.report.tables import full_table, results_table, runs_table, significance_table, summary_table
 from mlap.study import Study
 from mlap.study.compare import ENOUGH_SEEDS, Comparison, best, compare, runs_on
-from mlap.training import Run, load_run
+from mlap.models import Run, load
 
 PAGE = "index.html"
 #: how a page is known to be ours, before it is replaced
@@ -123,7 +123,7 @@ def write_report(
         runs, plans = runs_on(opened.runs(), data), opened.plans()
     comparison = compare(runs)
     paths = (list(run_dirs) or kept_models(study, runs)) if models else []
-    groups = alike([load_run(path) for path in paths])
+    groups = alike([load(path) for path in paths])
     check_out(out)
     insides: list[Inside] = []
     for group in groups:
