@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 
 from sklearn.metrics import roc_auc_score, root_mean_squared_error
 
@@ -83,9 +84,9 @@ def run(chemprop: str, data: Path, name: str, setting: str, seed: int, folder: P
     if code:
         raise SystemExit(f"{' '.join(command)} failed:\n{(folder / 'log').read_text()[-4000:]}")
 
-    (predicted,) = folder.glob("out/**/test_predictions.csv")
-    with predicted.open(newline="") as file:
-        scores = [float(row["target"]) for row in csv.DictReader(file)]
+    # One file per member; the ensemble's prediction is their mean, as `chemprop predict` has it.
+    members = [column(path) for path in sorted(folder.glob("out/model_*/test_predictions.csv"))]
+    scores = [fmean(values) for values in zip(*members, strict=True)]
     regression = TASKS[name] == "regression"
     score = root_mean_squared_error(labels, scores) if regression else roc_auc_score(labels, scores)
     version = subprocess.run([chemprop, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
@@ -99,6 +100,12 @@ def run(chemprop: str, data: Path, name: str, setting: str, seed: int, folder: P
         "chemprop": version,
         "command": " ".join(command),
     }
+
+
+def column(path: Path) -> list[float]:
+    """The predictions in a file of chemprop's."""
+    with path.open(newline="") as file:
+        return [float(row["target"]) for row in csv.DictReader(file)]
 
 
 def write_table(source: Path, path: Path) -> list[float]:

@@ -13,11 +13,12 @@ class Cell(NamedTuple):
     set: str
     split: int
     train_size: int = 0
+    member: int = 0  # of an ensemble of seeds
 
     @property
     def seed(self) -> int:
-        """One seed per split: configurations are compared within the cell."""
-        return self.split
+        """One seed per split, for configurations are compared within the cell, and others for more members."""
+        return self.split + 100 * self.member
 
 
 def small(split: int) -> list[Cell]:
@@ -27,6 +28,7 @@ def small(split: int) -> list[Cell]:
 
 
 QUICK: Settings = {"epochs": 40}
+COUNT: Settings = QUICK | {"pooling": "attention-n"}
 STAGES: list[tuple[str, list[Settings], list[Cell]]] = [
     (
         "pooling",
@@ -36,10 +38,52 @@ STAGES: list[tuple[str, list[Settings], list[Cell]]] = [
             QUICK | {"pooling": "gated", "scale": "sqrt"},
             QUICK | {"pooling": "sum"},
             QUICK | {"pooling": "mean"},
-            QUICK | {"pooling": "attention-n"},
+            COUNT,
             QUICK | {"pooling": "sum", "head": "mlp"},
             QUICK | {"pooling": "gated", "values": "mlp"},
         ],
         small(1),
     ),
+    (
+        "esol",
+        [
+            COUNT,
+            COUNT | {"dropout": 0.0},
+            COUNT | {"dropout": 0.1},
+            COUNT | {"width": 128},
+            COUNT | {"residual": True},
+            COUNT | {"batch": 32},
+            COUNT | {"epochs": 80},
+            COUNT | {"layers": 3},
+            COUNT | {"level0": True},
+            COUNT | {"descriptors": "rdkit"},
+            COUNT | {"head": "mlp"},
+            COUNT | {"loss": "huber"},
+            COUNT | {"readout": "naive"},
+            COUNT | {"readout": "jk"},
+        ],
+        [Cell("esol", 1), Cell("esol", 2)],
+    ),
+    (
+        "switches",
+        [
+            QUICK,
+            QUICK | {"residual": True},
+            QUICK | {"layers": 3},
+            QUICK | {"virtual_node": True},
+            QUICK | {"dropout": 0.0},
+            QUICK | {"width": 128},
+            QUICK | {"descriptors": "rdkit"},
+            QUICK | {"readout": "naive"},
+            QUICK | {"readout": "jk"},
+            QUICK | {"rwse": 16},
+            QUICK | {"level0": True},
+            QUICK | {"head": "mlp"},
+            QUICK | {"batch": 32},
+            QUICK | {"inner_norm": False},
+        ],
+        [Cell("bace", 1), Cell("tox21", 1, 1500), Cell("bbbp", 1), Cell("nci1", 1, 1000), Cell("mutag", 1, 1000)],
+    ),
 ]
+
+MEMBER_CELLS = small(1)

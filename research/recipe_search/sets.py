@@ -167,22 +167,22 @@ def scaffolds_of(name: str, smiles: list[str]) -> list[str]:
 
 
 def descriptors_of(name: str, smiles: list[str], kind: str) -> NDArray[np.float64]:
-    """RDKit's 2D descriptors, or counts of Morgan's environments of radius 2 in 2048 columns."""
-    from rdkit.Chem import Descriptors, MolFromSmiles, rdFingerprintGenerator
+    """RDKit's 2D descriptors, Morgan's environments of radius 2 in 2048 columns (counts or bits), or MACCS keys."""
+    from rdkit.Chem import Descriptors, MACCSkeys, MolFromSmiles, rdFingerprintGenerator
 
-    molecules = [MolFromSmiles(s) for s in smiles]
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+    row = {
+        "rdkit": lambda m: np.array([f(m) for _, f in Descriptors._descList]),
+        "morgan": generator.GetCountFingerprintAsNumPy,
+        "morgan-bits": generator.GetFingerprintAsNumPy,
+        "maccs": lambda m: np.array(MACCSkeys.GenMACCSKeys(m)),
+    }[kind]
 
-    def rdkit_2d() -> Any:
-        rows = [[f(m) for _, f in Descriptors._descList] for m in molecules]
-        table = np.array(rows, dtype=np.float64)
-        table[~np.isfinite(table)] = 0
-        return np.sign(table) * np.log1p(np.abs(table)) if kind == "rdkit-log" else np.clip(table, -1e6, 1e6)
+    def table() -> Any:
+        found = np.stack([row(MolFromSmiles(s)) for s in smiles]).astype(np.float64)
+        return np.clip(np.nan_to_num(found, nan=0, posinf=0, neginf=0), -1e6, 1e6)
 
-    def morgan() -> Any:
-        generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
-        return np.stack([generator.GetCountFingerprintAsNumPy(m) for m in molecules]).astype(np.float64)
-
-    result: NDArray[np.float64] = cached(f"{name}-{kind}", morgan if kind == "morgan" else rdkit_2d)
+    result: NDArray[np.float64] = cached(f"{name}-{kind}", table)
     return result
 
 
