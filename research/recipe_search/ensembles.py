@@ -5,8 +5,8 @@
 Writes `ensembles.csv`: validation scores of one network, of five, of the other member, and of both under three rules
 for the weights: `equal` (half each), `standardised` (half each after division by the spread of the logits; the spread
 is that of the scored graphs, no label is used), and `fitted` (the weight between 0 and 1 that is best on one half of
-the validation graphs, scored on the other half, both ways; compare with `halves equal`). The five networks differ in
-pooling as well as in nothing else: one seed was run for each.
+the validation graphs, scored on the other half, both ways; compare with `halves equal`). The five networks share
+their seed and differ in pooling.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def main() -> None:
                 "halves equal": halves,
                 "fitted": fitted,
             }
-            rows.append({"set": cell.set, "split": cell.split, "member": other} | {k: f"{v:.4f}" for k, v in found.items()})
+            rows.append(
+                {"set": cell.set, "split": cell.split, "member": other} | {k: f"{v:.4f}" for k, v in found.items()}
+            )
     with TABLE.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()

@@ -50,7 +50,9 @@ def fit(data: SearchSet, train: NDArray[np.int64], valid: NDArray[np.int64], con
     averaged = copy.deepcopy(network)
     y = data.graphs.y[train, 0].astype(np.float64)
     centre, spread = (y.mean(), y.std()) if data.regression else (0.0, 1.0)
-    batches = [data.batch(part, config.rwse, extra) for part in np.array_split(valid, math.ceil(len(valid) / EVAL_BATCH))]
+    batches = [
+        data.batch(part, config.rwse, extra) for part in np.array_split(valid, math.ceil(len(valid) / EVAL_BATCH))
+    ]
     truth = data.graphs.y[valid, 0].astype(np.float64)
     curve: list[NDArray[np.float64]] = []
     loss_sum = 0.0

@@ -1,4 +1,4 @@
-"""The other members of an ensemble, in the cells of the search: forests on fingerprints, WL features with a linear model.
+"""The other members of an ensemble, in the cells of the search: forests, and WL features with a linear model.
 
     python research/recipe_search/members.py --data DATA
 

@@ -108,10 +108,7 @@ class Pooling(nn.Module):
         v = h if self.values is None else self.values(h)
         if self.gate is not None:
             score = self.gate(h)
-            if self.kind == "gated":
-                v = torch.sigmoid(score) * v
-            else:
-                v = softmax(score, graph, num_nodes=graphs) * v
+            v = torch.sigmoid(score) * v if self.kind == "gated" else softmax(score, graph, num_nodes=graphs) * v
         pooled = v.new_zeros(graphs, v.shape[1]).index_add_(0, graph, v)
         if self.kind in ("gated", "sum"):
             return pooled / self.divisor
@@ -141,7 +138,12 @@ class Network(nn.Module):
             self.virtual = nn.Parameter(torch.zeros(1, d))
             self.virtual_layers = nn.ModuleList(
                 nn.Sequential(
-                    nn.Linear(d, 2 * d), nn.BatchNorm1d(2 * d), nn.ReLU(), nn.Linear(2 * d, d), nn.BatchNorm1d(d), nn.ReLU()
+                    nn.Linear(d, 2 * d),
+                    nn.BatchNorm1d(2 * d),
+                    nn.ReLU(),
+                    nn.Linear(2 * d, d),
+                    nn.BatchNorm1d(d),
+                    nn.ReLU(),
                 )
                 for _ in range(config.layers - 1)
             )
