@@ -67,6 +67,26 @@ STAGES: list[tuple[str, list[Settings], list[Cell]]] = [
         [Cell("esol", 2), Cell("esol", 3)],
     ),
     (
+        "virtual",
+        [
+            QUICK | {"virtual_node": True},
+            QUICK | {"virtual_node": True, "level0": True},
+            QUICK | {"virtual_node": True, "descriptors": "rdkit"},
+        ],
+        [
+            *(Cell(n, 1, 1000) for n in ("mutag", "nci83", "nci1")),
+            Cell("bbbp", 1),
+            Cell("tox21", 1, 1500),
+            Cell("bace", 1),
+        ],
+    ),
+    ("virtual", [QUICK], [Cell("bace", 2)]),
+    (
+        "virtual",
+        [COUNT | {"virtual_node": True}, COUNT | {"virtual_node": True, "descriptors": "rdkit"}],
+        [Cell("esol", 1), Cell("esol", 2), Cell("esol", 3)],
+    ),
+    (
         "switches",
         [
             QUICK | {"residual": True},
