@@ -135,7 +135,7 @@ def test_every_figure_is_there_as_svg_png_and_csv(report: Made) -> None:
         assert rows_of(data)
     depth = (folder / "depth.svg").read_text(encoding="utf-8")
     assert ">layers L<" in depth
-    assert "error rate (lower is better)<" in depth
+    assert "error rate, lower is better<" in depth
 
 
 def test_the_data_of_the_depth_figure(report: Made, records: list[RunRecord]) -> None:

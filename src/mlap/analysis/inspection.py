@@ -63,6 +63,25 @@ class Inspection:
             plots["tsne"] = figures.maps_plot(self.maps, self.graphs, f"seed {self.runs[0].recipe.seed}")
         return plots
 
+    def as_dict(self) -> dict[str, Any]:
+        """The numbers for JSON, in which there is no NaN."""
+        return {
+            "data": self.graphs.name,
+            "metric": self.task.metric,
+            "seeds": [run.recipe.seed for run in self.runs],
+            "probes": [figures.probe_row(question, row) for question, rows in self.tables.items() for row in rows],
+            "smoothing": [
+                {"seed": run.recipe.seed, **{name: _known(getattr(found, name)) for name in figures.MEASURES}}
+                for run, found in zip(self.runs, self.smoothings, strict=True)
+            ],
+            "layer_weights": None if self.weights is None else self.weights.tolist(),
+            "mapped_graphs": None if self.maps is None else len(self.maps.rows),
+        }
+
+
+def _known(values: Any) -> list[float | None]:
+    return [None if value != value else float(value) for value in values]
+
 
 def inspect_runs(
     runs: Sequence[Run],

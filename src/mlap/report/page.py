@@ -21,7 +21,6 @@ import mlap
 from mlap.errors import UsageError
 from mlap.files import write_text
 from mlap.graphs import GraphSet
-from mlap.names import METRICS
 from mlap.paper import PROTOCOLS
 from mlap.plotting import NARROW, Plot, save_plot
 from mlap.report.curves import depth_plot, scores_plot
@@ -30,6 +29,7 @@ from mlap.report.inside import Inside, alike, kept_models, look_inside, network_
 from mlap.report.published import published_test
 from mlap.report.render import EFFECT, NORM, SCORE, P, Table, to_csv
 from mlap.report.tables import full_table, results_table, runs_table, significance_table, summary_table
+from mlap.report.words import metric_label
 from mlap.study import Study
 from mlap.study.compare import ENOUGH_SEEDS, Comparison, best, compare, runs_on
 from mlap.training import Run, load_run
@@ -143,7 +143,7 @@ def write_report(
     page = template.render(
         generator=_GENERATOR,
         study=study.name,
-        metric=_metric(comparison),
+        metric=metric_label(comparison),
         comparison=comparison,
         facts=facts(runs, plans, study.name),
         differences=differences_from_paper(comparison),
@@ -167,12 +167,12 @@ def check_out(out: Path) -> None:
     """Raise unless a report may be written to this folder; make it if there is none."""
     try:
         if out.exists() and not out.is_dir():
-            raise UsageError(f"--out must be a folder, but {out} is a file")
+            raise UsageError(f"{{field}} must be a folder, but {out} is a file", field="out")
         if out.is_dir() and any(out.iterdir()) and not _is_report(out / PAGE):
-            raise UsageError(f"{out} holds something else than a report; choose another --out, or an empty folder")
+            raise UsageError(f"{out} holds something else than a report; choose another folder, or an empty one", "out")
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot write to {out}: {error.strerror}") from error
+        raise UsageError(f"cannot write to {out}: {error.strerror}", field="out") from error
 
 
 def _is_report(page: Path) -> bool:
@@ -195,7 +195,7 @@ def headline(comparison: Comparison) -> Iterator[str]:
     sign = -1 if comparison.higher_is_better else 1
     top = min(sign * summary.mean for _, summary in tested)
     first, *equals = [(cell, summary) for cell, summary in tested if sign * summary.mean == top]
-    score = f"test {_metric(comparison)}: {SCORE.show(first[1])}"
+    score = f"test {metric_label(comparison)}: {SCORE.show(first[1])}"
     if len(tested) == 1:
         yield f"Only one family has a test score. {network_title(first[0])} has the mean {score}."
     elif equals:
@@ -242,19 +242,16 @@ def _foreign(inside: Inside) -> str:
     return f"{inside.title}: trained on other data than the study's, {data}"
 
 
-def _metric(comparison: Comparison) -> str:
-    return METRICS[comparison.metric].label if comparison.metric in METRICS else comparison.metric
-
-
 def _scores_caption(comparison: Comparison) -> str:
     paper = " The paper's selected models are grey." if published_test(comparison.data_name) else ""
-    return f"Test {_metric(comparison)} of each family's selected model: every seed, and mean ± standard error.{paper}"
+    metric = metric_label(comparison)
+    return f"Test {metric} of each family's selected model: every seed, and mean ± standard error.{paper}"
 
 
 def _depth_caption(comparison: Comparison) -> str:
     swept = f" Each point is the best over {', '.join(comparison.swept)}." if comparison.swept else ""
     paper = " Faint and dashed: the paper." if comparison.data_name in PROTOCOLS else ""
-    return f"Validation {_metric(comparison)} by depth, mean ± standard error over seeds.{swept}{paper}"
+    return f"Validation {metric_label(comparison)} by depth, mean ± standard error over seeds.{swept}{paper}"
 
 
 # ---- tables and figures ----------------------------------------------------------------------------------------------
