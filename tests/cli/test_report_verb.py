@@ -40,6 +40,16 @@ def test_json_with_a_look_inside(mlap: Command, report: Made) -> None:
     assert content["seconds"] > 0
 
 
+def test_without_models_and_without_maps(mlap: Command, report: Made) -> None:
+    answer = mlap("report", report.study, "--out", "out", "--no-models", "--json")
+    assert (answer.code, answer.json["looked_into"]) == (0, [])
+    run = report.written.looked_into[0]
+    options = ("--models", "--tsne", "--tsne-graphs", 40, "--device", "cpu", "--data", "synthetic")
+    answer = mlap("report", report.study, run, *options, "--data-root", "data", "--out", "out", "--json")
+    assert (answer.code, answer.json["looked_into"]) == (0, [str(run)])
+    assert any(figure.endswith("tsne") for figure in answer.json["figures"])
+
+
 def test_mistakes_are_one_line(mlap: Command, study: Path, tmp_path: Path) -> None:
     wrong = mlap("report", "nothing.db")
     assert (wrong.code, wrong.error) == (2, "there is no study nothing.db")

@@ -205,6 +205,7 @@ def test_a_run_has_as_many_threads_as_it_reserves(cluster: Any, data: tuple[str,
         cluster.remove_node(larger)
 
 
+@pytest.mark.slow
 def test_a_node_is_killed_and_every_run_is_there_as_if_it_had_not_been(
     cluster: Any, engine: RayEngine, data: tuple[str, GraphSet], tmp_path: Path
 ) -> None:

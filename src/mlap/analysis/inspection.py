@@ -171,19 +171,21 @@ class _Steps:
 def _check_alike(runs: Sequence[Run]) -> None:
     """Raise unless the runs are seeds of one recipe on the same data."""
     if not runs:
-        raise UsageError("name at least one run to look into")
+        raise UsageError("name at least one run to look into", field="runs")
     first = runs[0]
     for run in runs[1:]:
         for field, value in _identity(run).items():
             if value != (expected := _identity(first)[field]):
                 raise UsageError(
                     f"{run.path} and {first.path} differ in {field} ({value} and {expected}); "
-                    "look into runs of the same recipe at once, which differ in their seeds only"
+                    "look into runs of the same recipe at once, which differ in their seeds only",
+                    field="runs",
                 )
     seeds = [run.recipe.seed for run in runs]
     if len(set(seeds)) < len(seeds):
         raise UsageError(
-            f"the runs have the seeds {', '.join(map(str, seeds))}; runs of the same seed are the same run"
+            f"the runs have the seeds {', '.join(map(str, seeds))}; runs of the same seed are the same run",
+            field="runs",
         )
 
 
