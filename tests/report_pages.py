@@ -9,7 +9,7 @@ from pathlib import Path
 from study_tools import InProcessEngine, tiny_plan
 
 from mlap.graphs import GraphSet, packed, synthetic
-from mlap.report.page import Written, write_report
+from mlap.report.page import WrittenReport, write_report
 from mlap.study import Study, SweepSettings, sweep
 from mlap.study.engine import Done, Event, Failed, Job
 from mlap.study.store import run_hash
@@ -25,7 +25,7 @@ class Made:
 
     study: Path
     graphs: GraphSet
-    written: Written
+    written: WrittenReport
 
 
 def real_report(folder: Path) -> Made:

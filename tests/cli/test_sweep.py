@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import os
 import re
+import threading
+import time
 from pathlib import Path
 
 import pytest
 from conftest import Command
 from rich.console import Console
-from study_tools import InProcessEngine, tiny_plan
+from study_tools import InProcessEngine, tiny_plan, wait_for
 
 from mlap.cli.sweep_view import SweepView, duration
 from mlap.graphs import packed
@@ -151,6 +153,21 @@ def test_a_study_in_use(mlap: Command, tiny: Path, engines: list[InProcessEngine
     assert answer.code == 1
     assert f"process {os.getpid()}" in answer.error
     assert engines[-1].closed
+
+
+def test_waiting_for_a_study_in_use(mlap: Command, tiny: Path, engines: list[InProcessEngine]) -> None:
+    holder = threading.Thread(target=hold, args=(Path("s.db"), 0.5))
+    holder.start()
+    wait_for(Path("s.db.lock").exists)
+    answer = mlap("sweep", tiny, *FAST, "--wait")
+    holder.join()
+    assert answer.code == 0
+    assert f"waiting for another sweep on s.db (process {os.getpid()} on" in answer.err
+
+
+def hold(study: Path, seconds: float) -> None:
+    with locked_study(study):
+        time.sleep(seconds)
 
 
 def test_several_splits_of_a_table(mlap: Command, engines: list[InProcessEngine]) -> None:

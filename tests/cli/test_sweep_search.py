@@ -119,8 +119,8 @@ def test_the_options_reach_ray(mlap: Command, tiny: Path, monkeypatch: pytest.Mo
         return InProcessEngine(3)
 
     monkeypatch.setattr("mlap.study.settings.RayEngine", make)
-    options = "--engine ray --address ray://there:10001 --cpus-per-run 0.5 --gpus-per-run 0.25 --workers 8 --dry-run"
-    plan = mlap("sweep", tiny, *options.split(), "--json")
+    where = ("--engine", "ray", "--address", "ray://there:10001", "--cpus-per-run", 0.5, "--gpus-per-run", 0.25)
+    plan = mlap("sweep", tiny, *where, "--workers", 8, "--dry-run", "--json")
     assert (plan.code, plan.json["workers"]) == (0, 3)
     graphs = made[0].pop("graphs")
     assert graphs.fingerprint == plan.json["fingerprint"]

@@ -238,6 +238,7 @@ SEED = int(os.environ.get("MLAP_SOAK_SEED", "0"))
 WAYS = ("worker", "driver", "interrupt", "group")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="the test forks")
 def test_a_sweep_that_is_killed_again_and_again_ends_with_the_same_rows(
     tmp_path: Path, data: tuple[str, GraphSet]

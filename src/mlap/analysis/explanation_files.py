@@ -49,7 +49,9 @@ def chosen_output(explanation: Explanation, objective: Objective, output: int | 
     if output is None:
         return int(explanation.logits.argmax()) if objective.task.kind == "multiclass" else 0
     if not 0 <= output < len(explanation.logits):
-        raise UsageError(f"there is no output {output}; the network has {len(explanation.logits)}, counted from 0")
+        raise UsageError(
+            f"there is no output {output}; the network has {len(explanation.logits)}, from 0", field="output"
+        )
     return output
 
 

@@ -63,6 +63,25 @@ class Inspection:
             plots["tsne"] = figures.maps_plot(self.maps, self.graphs, f"seed {self.runs[0].recipe.seed}")
         return plots
 
+    def as_dict(self) -> dict[str, Any]:
+        """The numbers for JSON, in which there is no NaN."""
+        return {
+            "data": self.graphs.name,
+            "metric": self.task.metric,
+            "seeds": [run.recipe.seed for run in self.runs],
+            "probes": [figures.probe_row(question, row) for question, rows in self.tables.items() for row in rows],
+            "smoothing": [
+                {"seed": run.recipe.seed, **{name: _known(getattr(found, name)) for name in figures.MEASURES}}
+                for run, found in zip(self.runs, self.smoothings, strict=True)
+            ],
+            "layer_weights": None if self.weights is None else self.weights.tolist(),
+            "mapped_graphs": None if self.maps is None else len(self.maps.rows),
+        }
+
+
+def _known(values: Any) -> list[float | None]:
+    return [None if value != value else float(value) for value in values]
+
 
 def inspect_runs(
     runs: Sequence[Run],
@@ -152,19 +171,21 @@ class _Steps:
 def _check_alike(runs: Sequence[Run]) -> None:
     """Raise unless the runs are seeds of one recipe on the same data."""
     if not runs:
-        raise UsageError("name at least one run to look into")
+        raise UsageError("name at least one run to look into", field="runs")
     first = runs[0]
     for run in runs[1:]:
         for field, value in _identity(run).items():
             if value != (expected := _identity(first)[field]):
                 raise UsageError(
                     f"{run.path} and {first.path} differ in {field} ({value} and {expected}); "
-                    "look into runs of the same recipe at once, which differ in their seeds only"
+                    "look into runs of the same recipe at once, which differ in their seeds only",
+                    field="runs",
                 )
     seeds = [run.recipe.seed for run in runs]
     if len(set(seeds)) < len(seeds):
         raise UsageError(
-            f"the runs have the seeds {', '.join(map(str, seeds))}; runs of the same seed are the same run"
+            f"the runs have the seeds {', '.join(map(str, seeds))}; runs of the same seed are the same run",
+            field="runs",
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,29 +25,32 @@ if TYPE_CHECKING:
 def probe(
     runs: Annotated[
         list[Path],
-        typer.Argument(help="Run directories of one recipe, which differ in their seeds only.", metavar="RUN…"),
+        typer.Argument(help="Run directories that differ only in their seeds.", metavar="RUN…"),
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where to write the figures.  [default: RUN/probe]")
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="The folder to write the figures to.  [default: RUN/probe]"),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Another DATASET to look at.  [default: the one they were trained on]")
+        str | None, typer.Option(metavar="DATASET", help="Use another data set.  [default: the training data]")
     ] = None,
-    tsne: Annotated[bool, typer.Option("--tsne/--no-tsne", help="Draw t-SNE maps of the first run (minutes).")] = True,
+    tsne: Annotated[
+        bool, typer.Option("--tsne/--no-tsne", help="Draw t-SNE maps of the first run. This takes minutes.")
+    ] = True,
     tsne_graphs: Annotated[
-        int, typer.Option(min=0, help="Map so many graphs, drawn at random if there are more; 0 for all.")
+        int, typer.Option(min=0, help="Map at most N graphs, chosen at random. 0 maps all.", metavar="N")
     ] = 1000,
-    seed: Annotated[int, typer.Option(help="Of the probes and the maps.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Random seed for the probes and the maps.")] = 0,
     device: Device = "auto",
     data_root: DataRoot = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Find out what each level knows: linear classifiers on every level and on the aggregate, as in the paper.
+    """Train linear classifiers on each level, to see what it knows, and on the final vector, as in the paper.
 
-    With several runs scores are means with standard errors, and the aggregate is compared with each level by the
-    Mann–Whitney U test, Bonferroni-corrected. Figures (each as SVG, PNG and CSV): the probes, t-SNE maps, how alike the
-    nodes of a graph become from level to level, and the layer weights of networks that have any.
+    With several runs, scores are means with standard errors, and the Mann–Whitney U test with Bonferroni's correction
+    compares the final vector with each level. The figures, each as SVG, PNG and CSV, show the classifiers' scores,
+    t-SNE maps, how similar the nodes of a graph become from level to level, and the layer weights if there are any.
 
     \b
     Examples:
@@ -63,7 +66,7 @@ def probe(
     if data is None and graphs.fingerprint != trained[0].config["data"]["fingerprint"]:
         note(f"note: {graphs.name} is not what the networks were trained on any more (fingerprints differ)", as_json)
     if trained[0].recipe.norm != "none":
-        note("note: the paper looks into networks without normalisation (--no-graph-norm)", silent)
+        note("note: the paper looks into networks without normalisation (trained with --no-graph-norm)", silent)
     max_mapped = (tsne_graphs or None) if tsne else 0
     with steps_bar(silent) as on_step:
         inspection = inspect_runs(
@@ -72,7 +75,7 @@ def probe(
     out = out or runs[0] / "probe"
     files = write_inspection(inspection, out)
     if as_json:
-        print_json({"runs": [str(run) for run in runs], **_content(inspection), "files": [str(file) for file in files]})
+        print_json({"runs": [str(run) for run in runs], **inspection.as_dict(), "files": [str(file) for file in files]})
         return
     _print_tables(inspection)
     note(f"{count(len(files) // 3, 'figure')} written to {out} (each as SVG, PNG and CSV)", quiet)
@@ -116,25 +119,3 @@ def _comparison(row: ProbeRow) -> tuple[str, ...]:
     if row.against is None:
         return "", "", ""
     return f"{row.p_one_sided:.2g}", f"{row.p_two_sided:.2g}", f"{row.against.r:+.3f}"
-
-
-def _content(inspection: Inspection) -> dict[str, Any]:
-    from mlap.analysis.figures import MEASURES, probe_row
-
-    return {
-        "data": inspection.graphs.name,
-        "metric": inspection.task.metric,
-        "seeds": [run.recipe.seed for run in inspection.runs],
-        "probes": [probe_row(question, row) for question, rows in inspection.tables.items() for row in rows],
-        "smoothing": [
-            {"seed": run.recipe.seed, **{name: _known(getattr(found, name)) for name in MEASURES}}
-            for run, found in zip(inspection.runs, inspection.smoothings, strict=True)
-        ],
-        "layer_weights": None if inspection.weights is None else inspection.weights.tolist(),
-        "mapped_graphs": None if inspection.maps is None else len(inspection.maps.rows),
-    }
-
-
-def _known(values: Any) -> list[float | None]:
-    """Numbers for JSON, in which there is no NaN."""
-    return [None if value != value else float(value) for value in values]

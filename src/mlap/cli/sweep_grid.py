@@ -19,18 +19,20 @@ def run(plan: Plan, call: SweepCall) -> Answer:
     from mlap.study import estimate, forecast, sweep
 
     todo = forecast(plan, call.graphs, call.study, retry_failed=call.settings.retry_failed)
-    if call.dry_run:
-        cost, workers = estimate(todo.pending, call.graphs, todo.records, device=call.timing_device), call.capacity()
+    cost = None
+    if call.dry_run or not call.silent:
+        cost = estimate(todo.pending, call.graphs, todo.records, device=call.timing_device)
+    if call.dry_run and cost:
+        workers = call.capacity()
         if not call.as_json:
             typer.echo(_forecast_text(todo, cost, workers))
         return Answer(_forecast_json(todo, cost, workers, call))
-    engine = call.start()
+    engine = call.start()  # which the sweep closes, so nothing that takes time is done in between
     with ExitStack() as stack:
         on_event = None
-        if not call.silent:
+        if cost:
             from mlap.cli.sweep_view import SweepView
 
-            cost = estimate(todo.pending, call.graphs, todo.records, device=call.timing_device)
             note(_forecast_text(todo, cost, engine.capacity))
             if todo.pending:
                 on_event = stack.enter_context(SweepView.of_grid(todo, cost))

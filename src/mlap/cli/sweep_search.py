@@ -25,18 +25,18 @@ def run(space: Space, trials: int, call: SweepCall, sampler: str, seed: int) -> 
     about = {"study": str(call.study), "sampler": sampler, "seed": seed}
     title = f"# search for {call.graphs.name}: {', '.join(space.searched)}; sampler {sampler}, seed {seed}"
     state = search_state(space, trials, call.graphs, call.study)
+    seconds = search_seconds(state, device=call.timing_device) if call.dry_run or not call.silent else 0.0
     if call.dry_run:
-        seconds, workers = search_seconds(state, device=call.timing_device), call.capacity()
+        workers = call.capacity()
         if not call.as_json:
             typer.echo(f"{title}\n{_state_text(state, seconds, workers)}")
         return Answer({**about, **_counts(state), "core_hours": seconds / 3600, "workers": workers})
-    engine = call.start()
+    engine = call.start()  # which the search closes, so nothing that takes time is done in between
     with ExitStack() as stack:
         on_event = None
         if not call.silent:
             from mlap.cli.sweep_view import SweepView
 
-            seconds = search_seconds(state, device=call.timing_device)
             note(f"{title}\n{_state_text(state, seconds, engine.capacity)}")
             if state.left:
                 on_event = stack.enter_context(SweepView.of_search(state))

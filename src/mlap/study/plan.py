@@ -72,7 +72,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         if len(self) > MOST_RUNS:
-            raise UsageError(f"the plan has {len(self):,} runs; one sweep takes at most {MOST_RUNS:,}")
+            raise UsageError(f"the plan has {len(self):,} runs; one sweep takes at most {MOST_RUNS:,}", field="plan")
 
     @classmethod
     def of(cls, data_name: str, plan: str | Path | None = None, **changes: Any) -> Plan:

@@ -118,7 +118,7 @@ class Space:
             raise UsageError("a search trains every recipe with one and the same seed", field="seed", suggest=0)
         space = cls(axes)
         if not space.searched:
-            raise UsageError("there is nothing to search: every field has one value")
+            raise UsageError("there is nothing to search: every field has one value", field="settings")
         return space
 
     @property

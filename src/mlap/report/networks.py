@@ -43,7 +43,7 @@ class Explained:
 
 
 @dataclass(frozen=True, eq=False)
-class Inside:
+class NetworkFindings:
     """What was found in networks that differ in their seeds only.
 
     Args:
@@ -89,14 +89,14 @@ class Inside:
         )
 
 
-def look_inside(
+def examine(
     runs: Sequence[Run],
     graphs: GraphSet,
     *,
     max_mapped: int | None = 0,
     device: str = "cpu",
     on_step: Callable[[str, int, int], None] | None = None,
-) -> Inside:
+) -> NetworkFindings:
     """Look inside runs that differ in their seeds only; see `mlap.analysis.inspect_runs` for the arguments."""
     if len(graphs) <= PERPLEXITY:  # too few for a map
         max_mapped = 0
@@ -114,7 +114,7 @@ def look_inside(
         reason = explanation.reason
     recipe = first.recipe
     seeds = ", ".join(str(run.recipe.seed) for run in runs)
-    return Inside(
+    return NetworkFindings(
         name=f"{recipe.architecture}-L{recipe.layers}-{recipe.norm}",
         title=f"{network_title(recipe)}, seed{'s' if len(runs) > 1 else ''} {seeds}",
         inspection=inspection,
@@ -131,7 +131,7 @@ def network_title(recipe: Any) -> str:
     return f"{recipe.architecture}, {layers}, {norms.get(recipe.norm, f'with {recipe.norm} normalisation')}"
 
 
-def alike(runs: Sequence[Run]) -> list[list[Run]]:
+def group_by_recipe(runs: Sequence[Run]) -> list[list[Run]]:
     """Runs in groups that differ in their seeds only, in the order in which they come."""
     groups: dict[tuple[Recipe, str], list[Run]] = {}
     for run in runs:
