@@ -14,6 +14,7 @@ import typer
 import mlap
 from mlap.cli import compare, data, evaluate, explain, predict, probe, report, sweep, train
 from mlap.errors import MlapError, UsageError
+from mlap.names import load_plugins
 
 app = typer.Typer(
     name="mlap",
@@ -53,6 +54,7 @@ def _options(
 def main() -> None:
     """Run the command; an expected error is one line on stderr and exit code 1 (the work) or 2 (the call)."""
     try:
+        load_plugins()
         code = app(prog_name="mlap", standalone_mode=False)
     except UsageError as error:
         code = _fail(str(error), 2)

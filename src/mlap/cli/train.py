@@ -31,6 +31,7 @@ from mlap.cli.common import (
     table_options,
 )
 from mlap.errors import MlapError, UsageError
+from mlap.names import ARCHITECTURES
 
 if TYPE_CHECKING:
     from mlap.graphs import Task
@@ -49,8 +50,7 @@ def train(
         typer.Option(
             "--architecture",
             "-a",
-            help="naive, jk-sum, jk-concat, jk-max, jk-lstm, jk-weighted, jk-linear, mlap-sum, mlap-weighted, "
-            "mlap-concat, mlap-max, mlap-lstm or mlap-linear.  [default: mlap-sum]",
+            help=f"{', '.join(ARCHITECTURES[:-1])} or {ARCHITECTURES[-1]}.  [default: mlap-sum]",
         ),
     ] = None,
     layers: Annotated[int | None, typer.Option("--layers", "-l", help="Message-passing layers.  [default: 5]")] = None,

@@ -19,7 +19,7 @@ from mlap.report.render import NORM
 from mlap.statistics import Summary
 from mlap.study.compare import Cell, Comparison, best
 
-#: for `mlap.names.ARCHITECTURES` in their order: the naive network black, the paper's MLAP networks in strong colours
+#: for `mlap.names.ARCHITECTURES` in their order, again and again: naive black, the paper's MLAP networks strong
 _COLOURS = (
     *(
         plotting.BLACK,
@@ -154,7 +154,7 @@ def _line(cells: Sequence[AnyCell], norm: str, architecture: str) -> list[AnyCel
 
 def _looks(architectures: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Colour and marker of each architecture; one that `mlap` knows always has the same."""
-    known = dict(zip(ARCHITECTURES, zip(_COLOURS, cycle(plotting.MARKERS), strict=False), strict=True))
+    known = dict(zip(ARCHITECTURES, zip(cycle(_COLOURS), cycle(plotting.MARKERS), strict=False), strict=False))
     others = [name for name in architectures if name not in known]
     return known | dict(zip(others, cycle(zip(_COLOURS, reversed(plotting.MARKERS), strict=False)), strict=False))
 
