@@ -22,12 +22,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
 import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.loader import DataLoader
 
+from mlap import kernels
 from mlap.graphs import GraphSet, load_graphs
 from mlap.graphs.convert import to_pyg
 from mlap.names import PAPER_ARCHITECTURES
@@ -317,13 +318,13 @@ def compare_profiles(graphs: GraphSet, case: dict[str, Any]) -> Iterator[dict[st
     torch.set_num_threads(1)
     order = np.random.RandomState(0).permutation(graphs.split("train"))
     steps = steppers(graphs, make(graphs, case, dropout=0.5), order)
-    for name, kernels in (("pyg", "1"), ("mlap, torch operations", "0"), ("mlap", "1")):
-        os.environ["MLAP_KERNELS"] = kernels
+    for name, fast in (("pyg", True), ("mlap, torch operations", False), ("mlap", True)):
         step = steps[name.partition(",")[0]]
-        step()
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-            for _ in range(STEPS):
-                step()
+        with nullcontext() if fast else kernels.disabled():
+            step()
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+                for _ in range(STEPS):
+                    step()
         spent = dict.fromkeys([*PURPOSES, "others, batches, Python"], 0.0)
         for event in profile.key_averages():
             fitting = (purpose for purpose, parts in PURPOSES.items() if any(part in event.key for part in parts))

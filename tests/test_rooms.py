@@ -18,7 +18,7 @@ COMMON = {"errors", "files", "locking", "names", "paper", "plotting", "progress"
 #: room → the rooms it may import from
 LEFT_OF = {
     **{name: set() for name in COMMON},
-    "kernels": set(),
+    "kernels": {"nn"},
     "nn": {"kernels"},
     "graphs": set(),
     "training": {"graphs", "nn"},

@@ -16,6 +16,7 @@ import mlap
 from mlap.cli import compare, data, embed, evaluate, explain, predict, probe, report, sweep, train
 from mlap.cli.spelling import spelling
 from mlap.errors import MlapError, UsageError
+from mlap.names import load_plugins
 
 app = typer.Typer(
     name="mlap",
@@ -59,6 +60,7 @@ def main() -> None:
     if not sys.argv[1:]:
         sys.argv.append("--help")
     try:
+        load_plugins()
         code = command.main(prog_name="mlap", standalone_mode=False)
     except UsageError as error:
         code = _fail(error.told(spelling(_verb(command))), 2)

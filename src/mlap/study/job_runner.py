@@ -13,6 +13,7 @@ from mlap.errors import DataError, MlapError
 from mlap.files import first_line
 from mlap.graphs import GraphSet
 from mlap.graphs.sources import load_graphs
+from mlap.names import load_plugins
 from mlap.study.engine import Done, EpochDone, Failed, Job
 from mlap.training import Epoch, Recipe, train
 from mlap.training.run import LAST, read_checkpoint, read_config
@@ -27,6 +28,7 @@ class JobRunner:
 
     def __init__(self, graphs: GraphSet | None = None) -> None:
         self._graphs = graphs
+        load_plugins()
 
     def run(self, job: Job, on_epoch: Callable[[EpochDone], None]) -> Done | Failed:
         """Train the network of a job, from where it was left; an error is an answer, not an exception."""

@@ -38,7 +38,7 @@ else:
 MOST_RUNS = 1_000_000
 
 _DEFAULTS = Recipe().as_dict()
-_GROUPS = {"all": tuple(ARCHITECTURES), "paper": PAPER_ARCHITECTURES}
+_GROUPS: dict[str, Sequence[str]] = {"all": ARCHITECTURES, "paper": PAPER_ARCHITECTURES}
 
 #: a rehearsal in minutes: enough to see a study at work, too little for any conclusion
 QUICK: dict[str, Any] = {
