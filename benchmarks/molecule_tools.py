@@ -246,7 +246,7 @@ def run_mlap(job: Row, mark: Mark) -> Tool:
     out = Path(job["scratch"]) / "run"
 
     def load(path: str, **options: Any) -> mlap.GraphSet:
-        return mlap.load_graphs(path, root=job["scratch"], progress=False, processes=job["threads"], **options)
+        return mlap.load_graphs(path, root=job["scratch"], processes=job["threads"], **options)
 
     def predict(path: str) -> Any:
         graphs = load(path, targets=())

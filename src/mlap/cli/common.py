@@ -54,7 +54,7 @@ SplitSeed = Annotated[
     int | None, typer.Option(metavar="N", help="Draw another random split of a table or TU set.  [default: 0]")
 ]
 Invalid = Annotated[
-    str | None, typer.Option(metavar="error|skip", help="What to do about rows with invalid SMILES.  [default: error]")
+    str | None, typer.Option(metavar="error|skip", help="What to do about rows with invalid SMILES.  [default: skip]")
 ]
 
 
@@ -82,7 +82,8 @@ def load(source: str, data_root: Path | None, quiet: bool = False, **options: An
     """The graph set that a DATASET argument names; what had to be guessed about it is said on stderr."""
     from mlap.graphs.sources import load_graphs
 
-    return load_graphs(source, root=data_root, progress=not quiet, say=lambda text: note(text, quiet), **options)
+    with steps_bar(quiet) as progress:
+        return load_graphs(source, root=data_root, progress=progress, say=lambda text: note(text, quiet), **options)
 
 
 def root_of(data: Mapping[str, Any]) -> Path | None:
@@ -167,7 +168,7 @@ def terminal_width() -> int | None:
 
 
 @contextmanager
-def steps_bar(silent: bool) -> Iterator[Callable[[str, int, int], None] | None]:
+def steps_bar(silent: bool) -> Iterator[Callable[[str, int, int | None], None] | None]:
     """A progress bar for work of named steps, called with (what, done, total); `None` where there is no terminal."""
     if silent or not sys.stderr.isatty():
         yield None

@@ -225,7 +225,7 @@ def on_site(
     reading = dict(options or {})
     with closing(engine or LocalEngine()) as running:
         if graphs is None:
-            graphs = load_graphs(source, root=root, progress=False, **reading)
+            graphs = load_graphs(source, root=root, **reading)
         _check(graphs)
         workplace = Workplace(path, keep_models)
         with lock.hold(path, wait=wait, on_wait=on_wait):

@@ -63,7 +63,7 @@ class Workbench:
 
     def _load(self, job: Job) -> GraphSet:
         if self._graphs is None or self._graphs.fingerprint != job.fingerprint:
-            self._graphs = load_graphs(job.source, root=job.data_root, progress=False, **job.options)
+            self._graphs = load_graphs(job.source, root=job.data_root, **job.options)
         if self._graphs.fingerprint != job.fingerprint:
             raise DataError(
                 f"{job.source} is not what the sweep was planned on: fingerprint {self._graphs.fingerprint}, "
