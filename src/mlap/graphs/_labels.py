@@ -18,40 +18,8 @@ from mlap.names import DEFAULT_METRICS
 MOST_CLASSES = 20  # more different whole numbers than this are quantities rather than classes
 
 #: Words for yes and for no, in lower case.
-YES = frozenset(
-    (
-        "1",
-        "true",
-        "yes",
-        "active",
-        "positive",
-        "pos",
-        "+",
-        "toxic",
-        "hit",
-        "mutagenic",
-        "binder",
-        "blocker",
-        "inhibitor",
-    )
-)
-NO = frozenset(
-    (
-        "0",
-        "-1",
-        "false",
-        "no",
-        "inactive",
-        "negative",
-        "neg",
-        "-",
-        "nontoxic",
-        "non-toxic",
-        "decoy",
-        "nonbinder",
-        "safe",
-    )
-)
+YES = frozenset(("1", "true", "yes", "active", "positive", "pos", "+", "toxic", "hit", "mutagenic", "binder"))
+NO = frozenset(("0", "-1", "false", "no", "inactive", "negative", "neg", "-", "nontoxic", "non-toxic", "decoy", "safe"))
 #: Letters say it only together: I beside A is inactive, but B beside A is another class.
 LETTERS = {frozenset("ai"): "a", frozenset("yn"): "y", frozenset("tf"): "t", frozenset("pn"): "p"}
 #: What turns a word into its opposite.
