@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mlap.models.levels import Levels
 from mlap.errors import DataError, UsageError
+from mlap.models.levels import Levels
 
 #: the paper's settings
 LEARNING_RATE = 50

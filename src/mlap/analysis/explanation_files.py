@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlap.models.explanation import Explanation
 from mlap.analysis.pictures import explanation_plot, explanation_rows, signed
 from mlap.analysis.sketch import MAX_NODES, sketch, symbols_of
 from mlap.errors import UsageError
 from mlap.files import write_whole
 from mlap.graphs import GraphSet
+from mlap.models.explanation import Explanation
 from mlap.plotting import save_plot
 from mlap.training import Objective
 

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from mlap import plotting
 from mlap.analysis import figures
 from mlap.analysis.embedding import Maps, tsne_maps
-from mlap.models.levels import level_representations, num_representations
 from mlap.analysis.probe import EPOCHS, ProbeRow, ProbeScores, probe, questions, summarise_probes
 from mlap.analysis.smoothing import Smoothing, smoothing
 from mlap.analysis.weights import layer_weights
 from mlap.errors import UsageError
 from mlap.graphs import GraphSet, Task
 from mlap.models import Run
+from mlap.models.levels import level_representations, num_representations
 from mlap.training.run import check_fits
 
 

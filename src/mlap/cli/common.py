@@ -38,7 +38,9 @@ SmilesColumn = Annotated[
 ]
 Targets = Annotated[
     list[str] | None,
-    typer.Option("--target", "-t", help="A table's column of labels; may be repeated.  [default: inferred, and printed]"),
+    typer.Option(
+        "--target", "-t", help="A table's column of labels; may be repeated.  [default: inferred, and printed]"
+    ),
 ]
 TaskKind = Annotated[
     str | None, typer.Option("--task", help="binary, multiclass or regression.  [default: inferred from the labels]")

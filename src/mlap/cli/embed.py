@@ -47,8 +47,6 @@ def embed(
 
     use_threads(threads)
     with steps_bar(quiet) as progress:
-        found = load(model, device).embed(
-            one_or_many(inputs), smiles=smiles_column, root=data_root, progress=progress
-        )
+        found = load(model, device).embed(one_or_many(inputs), smiles=smiles_column, root=data_root, progress=progress)
     found.write(out, level)
     note(f"{count(len(found), 'row')} written to {out}", quiet)

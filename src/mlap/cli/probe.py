@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlap.cli.common import (
-    DataRoot,
-    Device,
-    Json,
-    Quiet,
-    count,
-    note,
-    print_json,
-)
+from mlap.cli.common import DataRoot, Device, Json, Quiet, Threads, count, note, print_json, use_threads
+from mlap.progress import steps_bar
 
 if TYPE_CHECKING:
     from mlap.analysis import Inspection, ProbeRow
@@ -41,6 +34,7 @@ def probe(
         int, typer.Option(min=0, help="Map at most N graphs, chosen at random. 0 maps all.", metavar="N")
     ] = 1000,
     seed: Annotated[int, typer.Option(metavar="N", help="Random seed for the probes and the maps.")] = 0,
+    threads: Threads = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     as_json: Json = False,
@@ -58,14 +52,24 @@ def probe(
       mlap probe runs/mine --no-tsne --json
     """
     from mlap.analysis import inspect_runs, write_inspection
-    from mlap.training import load_run
+    from mlap.models import load
+    from mlap.models.run import resolve_device
 
+    use_threads(threads)
     silent = quiet or as_json
-    trained = [load_run(run) for run in runs]
-    graphs = load_data_of(trained[0], data, data_root, silent)
-    if data is None and graphs.fingerprint != trained[0].config["data"]["fingerprint"]:
-        note(f"note: {graphs.name} is not what the networks were trained on any more (fingerprints differ)", as_json)
-    if trained[0].recipe.norm != "none":
+    trained = [load(run) for run in runs]
+    first = trained[0]
+
+    def say(text: str) -> None:
+        note(text, silent)
+
+    if data is None:
+        graphs = first.data(root=data_root, say=say)
+        if not first.trained_on(graphs):
+            note(f"note: {graphs.name} has changed since the networks were trained on it", as_json)
+    else:
+        graphs = first.labelled(data, root=data_root, say=say)
+    if first.recipe.norm != "none":
         note("note: the paper looks into networks without normalisation (trained with --no-graph-norm)", silent)
     max_mapped = (tsne_graphs or None) if tsne else 0
     with steps_bar(silent) as on_step:

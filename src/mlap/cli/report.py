@@ -8,15 +8,8 @@ from typing import Annotated
 
 import typer
 
-from mlap.cli.common import (
-    DataRoot,
-    Device,
-    Json,
-    Quiet,
-    count,
-    note,
-    print_json,
-)
+from mlap.cli.common import DataRoot, Device, Json, Quiet, Threads, count, note, print_json, use_threads
+from mlap.progress import steps_bar
 
 
 def report(
@@ -46,6 +39,7 @@ def report(
     tsne_graphs: Annotated[
         int, typer.Option(min=0, help="Map at most N graphs, chosen at random. 0 maps all.", metavar="N")
     ] = 1000,
+    threads: Threads = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     as_json: Json = False,
@@ -62,15 +56,17 @@ def report(
       mlap report study.db runs/synthetic/mlap-sum-L10-none-s* --out report
     """
     began = time.perf_counter()
+    from mlap.models.run import resolve_device
     from mlap.report.page import write_report
 
+    use_threads(threads)
     silent = quiet or as_json
     with steps_bar(silent) as on_step:
         written = write_report(
             study,
             out,
             runs or [],
-            load_data=lambda run: load_data_of(run, None, data_root, silent),
+            load_data=lambda run: run.data(root=data_root, say=lambda text: note(text, silent)),
             data=data,
             models=models,
             max_mapped=(tsne_graphs or None) if tsne else 0,

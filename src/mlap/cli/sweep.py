@@ -21,7 +21,6 @@ from mlap.cli.common import (
     load,
     note,
     print_json,
-    resolve_device,
     table_options,
 )
 from mlap.errors import UsageError
@@ -142,6 +141,7 @@ def sweep(
       mlap sweep synthetic --plan paper --engine ray --address ray://head:10001 --gpus-per-run 0.25
     """
     from mlap.cli.sweep_call import SweepCall
+    from mlap.models.run import resolve_device
     from mlap.study import EngineSettings, Plan, SweepSettings
     from mlap.study.plan import split_seeds
     from mlap.study.search import Space, check_sampler

@@ -59,7 +59,7 @@ class Embeddings:
         return np.asarray(self.levels[:, level - 1])
 
     def write(self, path: str | Path, level: int | None = None) -> None:
-        """Write the vectors to a `.csv` or `.parquet` file: the input's name for each row, then one column a channel."""
+        """Write the vectors to a `.csv` or `.parquet` file: each row's name, then one column a channel."""
         path = Path(path)
         vectors = self.of_level(level)
         names = self.inputs.smiles or [str(row) for row in range(len(self))]
@@ -257,7 +257,7 @@ class Model:
         data = self.config["data"]
         if data["source"] is None:
             raise UsageError(
-                f"the model was trained on graphs given in Python ({data['name']}), which were not kept; give {{field}}",
+                f"the model was trained on graphs in memory ({data['name']}), which were not kept; give {{field}}",
                 "data",
             )
         return load_graphs(data["source"], root=root or self._root(), **{**data["options"], **options})

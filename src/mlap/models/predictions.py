@@ -36,11 +36,11 @@ class Predictions:
 
     Example:
         >>> task = Task("binary", 1, "rocauc", ("active",), (("no", "yes"),))
-        >>> predictions = Predictions(task, np.array([[0.9], [np.nan]]), ("CCO", "?"), {1: "not SMILES"}, label="smiles")
+        >>> predictions = Predictions(task, np.array([[0.9], [np.nan]]), ("CCO", "?"), {1: "empty"}, label="smiles")
         >>> print(predictions.to_csv(), end="")
         smiles,active_prediction,active_probability,error
         CCO,yes,0.9,
-        ?,,,not SMILES
+        ?,,,empty
     """
 
     task: Task
@@ -85,14 +85,14 @@ class Predictions:
         known = ~np.isnan(self.values[:, :1])
         if self.task.kind == "multiclass":
             names = np.array(self.task.names or range(self.task.num_outputs), dtype=object)
-            chosen = names[np.nan_to_num(self.values, nan=-1.0).argmax(axis=1)]
-            return np.where(known[:, 0], chosen, None)
+            chosen: Array = names[np.nan_to_num(self.values, nan=-1.0).argmax(axis=1)]
+            chosen[~known[:, 0]] = None
+            return chosen
         words = self.task.labels or ((0, 1),) * self.task.num_outputs
-        columns = [
-            np.where(self.values[:, number] > 0.5, np.array(yes, dtype=object), np.array(no, dtype=object))
-            for number, (no, yes) in enumerate(words)
-        ]
-        found = np.where(known, np.stack(columns, axis=1), None)
+        found = np.empty(self.values.shape, dtype=object)
+        for target, (no, yes) in enumerate(words):
+            found[:, target] = [yes if value > 0.5 else no for value in self.values[:, target]]
+        found[~known[:, 0]] = None
         return found[:, 0] if self.task.num_outputs == 1 else found
 
     def table(self, extra_columns: bool = True) -> dict[str, list[Any]]:

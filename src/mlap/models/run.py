@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -179,6 +178,4 @@ def resolve_device(device: str) -> str:
     try:
         return str(torch.device(device))
     except RuntimeError:
-        raise UsageError(
-            f"{{field}} must be auto, cpu, cuda, cuda:<number> or mps, got {device!r}", "device"
-        ) from None
+        raise UsageError(f"{{field}} must be auto, cpu, cuda, cuda:<number> or mps, got {device!r}", "device") from None

@@ -16,12 +16,12 @@ from mlap.analysis.explanation_files import chosen_output, prediction_text
 from mlap.analysis.pictures import explanation_plot
 from mlap.analysis.sketch import MAX_NODES, sketch
 from mlap.graphs import GraphSet
+from mlap.models import Run
 from mlap.plotting import Plot
 from mlap.report.render import EFFECT, SCORE, Column, P, Table
 from mlap.study.compare import family_of
 from mlap.study.run_folders import RunFolders
 from mlap.study.store import RunRecord
-from mlap.models import Run
 from mlap.training import Recipe, predict_logits
 from mlap.training.run import MODEL
 

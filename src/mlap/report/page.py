@@ -21,6 +21,7 @@ import mlap
 from mlap.errors import UsageError
 from mlap.files import write_text
 from mlap.graphs import GraphSet
+from mlap.models import Run, load
 from mlap.paper import PROTOCOLS
 from mlap.plotting import NARROW, Plot, save_plot
 from mlap.report.curves import depth_plot, scores_plot
@@ -32,7 +33,6 @@ from mlap.report.tables import full_table, results_table, runs_table, significan
 from mlap.report.words import metric_label
 from mlap.study import Study
 from mlap.study.compare import ENOUGH_SEEDS, Comparison, best, compare, runs_on
-from mlap.models import Run, load
 
 PAGE = "index.html"
 #: how a page is known to be ours, before it is replaced

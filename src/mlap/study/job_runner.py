@@ -46,7 +46,6 @@ class JobRunner:
                 run_dir,
                 resume=True,
                 device=job.device,
-                source={"source": job.source, "options": job.options, "root": job.data_root},
                 on_epoch=tell,
             )
             return Done(

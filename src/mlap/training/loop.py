@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -14,11 +13,9 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch_geometric
 from numpy.typing import NDArray
 from torch import Tensor
 
-import mlap
 from mlap.errors import DataError, MlapError, UsageError
 from mlap.files import first_line, write_json
 from mlap.graphs import GraphBatch, GraphSet
@@ -240,9 +237,7 @@ class _Trainer:
     def _better(self, score: float, than: float) -> bool:
         return score > than if self.objective.task.higher_is_better else score < than
 
-    def _train_steps(
-        self, order: NDArray[np.int64], epoch: int, on_step: Callable[[int, int], None] | None
-    ) -> float:
+    def _train_steps(self, order: NDArray[np.int64], epoch: int, on_step: Callable[[int, int], None] | None) -> float:
         """One pass over the training graphs; the mean loss per label."""
         self.network.train()
         for module in self.frozen:

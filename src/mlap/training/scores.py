@@ -159,9 +159,7 @@ def _varied(measure: Callable[[Answers], float]) -> Callable[[Answers], float]:
 
 def _all_classes(measure: Callable[[Answers], float]) -> Callable[[Answers], float]:
     """A measure that needs every class."""
-    return lambda answers: (
-        float(measure(answers)) if len(np.unique(answers.labels)) == answers.classes else math.nan
-    )
+    return lambda answers: float(measure(answers)) if len(np.unique(answers.labels)) == answers.classes else math.nan
 
 
 def _rocauc(answers: Answers) -> float:
@@ -225,7 +223,7 @@ def _brier(answers: Answers) -> float:
 
 
 def reliability(confidence: Array, correct: Array, bins: int = BINS) -> list[tuple[float, float, int]]:
-    """The points of a reliability diagram: mean confidence, share that is right, and graphs of each bin that has any."""
+    """The points of a reliability diagram: mean confidence, share that is right, and graphs of each used bin."""
     bin_of = np.minimum((confidence * bins).astype(np.int64), bins - 1)
     points = []
     for number in range(bins):
