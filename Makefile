@@ -1,12 +1,14 @@
 # Two commands do everything on a machine with Python 3.10 or newer and make:
 #   make demo   sets up, trains the paper's three families on a reduced scale, and shows the result
 #   make test   sets up, runs lint, types and tests
+# And a third builds the documentation's site:
+#   make docs   sets up, writes build/site/index.html; warnings are errors
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint docs clean
 demo: $(VENV)/installed
 	@BIN=$(BIN) bash demo.sh
 
@@ -18,6 +20,10 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(VENV)/installed-docs
+	$(BIN)/python -m sphinx -W --keep-going --quiet -c docs . build/site
+	@echo "The site is in build/site/index.html"
 
 $(VENV)/python-ok:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
@@ -34,5 +40,9 @@ $(VENV)/installed-dev: $(VENV)/installed
 	$(PIP) --editable '.[dev]'
 	@touch $@
 
+$(VENV)/installed-docs: $(VENV)/installed
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) build demo docs/generated

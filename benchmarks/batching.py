@@ -6,7 +6,7 @@ On ogbg-molhiv, shuffled, in batches of 20 and 256: `GraphSet.batch` on the set 
 and `torch_geometric.loader.DataLoader(num_workers=0)` on a list of the same graphs as `Data` in memory. The two take
 turns, epoch by epoch; the fastest epoch of each counts. Both work in one thread, and their processor time is measured,
 which other work on the machine hardly changes. Before that, a batch of each is compared, tensor by tensor. Writes
-`results/batching.csv`.
+`research/results/batching.csv`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 MLAP-Sum with GraphNorm on random graphs with two arcs per node and no features, one thread. One quantity grows while
 the others stay at 50 graphs, 25 nodes, 5 layers and width 100. The time is the processor's, the fastest of several
 steps; the memory is the peak that steps add to a process of their own. The exponent is the slope of the last doubling:
-1 is linear, 2 quadratic. Writes `results/growth.csv` and `docs/growth.png`.
+1 is linear, 2 quadratic. Writes `research/results/growth.csv` and `research/growth.png`.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
             axes[1, column].set_xlabel(titles[name])
         axes[0, 0].set_ylabel("training step (ms)")
         axes[1, 0].set_ylabel("memory (MB)")
-        figure.savefig(ROOT / "docs" / "growth.png", dpi=150)
+        figure.savefig(ROOT / "research" / "growth.png", dpi=150)
 
 
 if __name__ == "__main__":

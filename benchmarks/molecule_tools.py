@@ -17,7 +17,7 @@ take turns, each in a process of its own. Measured are
 on the clock; the processor time is in the CSV too. Networks with as many parameters can differ in the multiply-adds of
 their matrix products (here those to predict a molecule, counted by torch), so the ratio of epochs is also given per
 multiply-add. The peers read in one process (a second doubles chemprop's processor time), mlap in one per thread.
-The seven molecules that RDKit cannot read are left out. Writes `results/molecule_tools.csv`.
+The seven molecules that RDKit cannot read are left out. Writes `research/results/molecule_tools.csv`.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def run_mlap(job: Row, mark: Mark) -> Tool:
     out = Path(job["scratch"]) / "run"
 
     def load(path: str, **options: Any) -> mlap.GraphSet:
-        return mlap.load_graphs(path, root=job["scratch"], progress=False, processes=job["threads"], **options)
+        return mlap.load_graphs(path, root=job["scratch"], processes=job["threads"], **options)
 
     def predict(path: str) -> Any:
         graphs = load(path, targets=())

@@ -14,7 +14,7 @@ step is: assemble the batch, forward, loss, backward, Adam. An evaluation is the
 (`mlap` with its batches assembled once, as during training). The fastest of several rounds counts, in processor time
 for one thread and on the clock for more: use more only on a machine that does nothing else. `--memory` measures instead
 the peak resident memory that training steps add, each in a process of its own; `--profile` says where the time of a
-step goes. Writes `results/networks.csv`, `results/networks_memory.csv` or `results/networks_profile.csv`.
+step goes. Writes `networks.csv`, `networks_memory.csv` or `networks_profile.csv` in `research/results/`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
 import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.loader import DataLoader
 
+from mlap import kernels
 from mlap.graphs import GraphSet, load_graphs
 from mlap.graphs.convert import to_pyg
 from mlap.names import PAPER_ARCHITECTURES
@@ -59,7 +60,7 @@ def main() -> None:
     parser.add_argument("--norms", nargs="+", default=["none", "graph"])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", help="another name for the file in results/")
+    parser.add_argument("--out", help="another name for the file in research/results/")
     parser.add_argument("--memory", action="store_true", help="measure memory, not time")
     parser.add_argument("--profile", action="store_true", help="say where the time goes, with one thread")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -317,13 +318,13 @@ def compare_profiles(graphs: GraphSet, case: dict[str, Any]) -> Iterator[dict[st
     torch.set_num_threads(1)
     order = np.random.RandomState(0).permutation(graphs.split("train"))
     steps = steppers(graphs, make(graphs, case, dropout=0.5), order)
-    for name, kernels in (("pyg", "1"), ("mlap, torch operations", "0"), ("mlap", "1")):
-        os.environ["MLAP_KERNELS"] = kernels
+    for name, fast in (("pyg", True), ("mlap, torch operations", False), ("mlap", True)):
         step = steps[name.partition(",")[0]]
-        step()
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-            for _ in range(STEPS):
-                step()
+        with nullcontext() if fast else kernels.disabled():
+            step()
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+                for _ in range(STEPS):
+                    step()
         spent = dict.fromkeys([*PURPOSES, "others, batches, Python"], 0.0)
         for event in profile.key_averages():
             fitting = (purpose for purpose, parts in PURPOSES.items() if any(part in event.key for part in parts))

@@ -8,7 +8,7 @@ the packed files out of the system's file cache, once with them in it), and trai
 
 Resident memory is the peak that Linux reports for the process (VmHWM), everything included: the interpreter and torch
 alone take nearly 400 MB of it. Of this, anonymous memory is what the process has for itself; the rest are pages of
-files. Writes `results/ppa_scale.csv`, in which figures for the full size are measured or, if they never were,
+files. Writes `research/results/ppa_scale.csv`, in which figures for the full size are measured or, if they never were,
 extrapolated; it says which.
 """
 
@@ -29,7 +29,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from records import ROOT, made_by
+from records import RESULTS, ROOT, made_by
 from records import write as write_table
 
 STAGES = ("pack", "load", "batches, cold", "batches, warm", "train")
@@ -203,7 +203,7 @@ def megabytes(folder: Path) -> int:
 def write(results: list[dict[str, Any]], scale: float, steps: int) -> None:
     """Write what was measured and what follows for the full size, unless that was measured; other scales are kept."""
     common = made_by("torch", "numpy", arguments=["--scale", f"{scale:g}", "--steps", str(steps)])
-    target = ROOT / "results" / "ppa_scale.csv"
+    target = RESULTS / "ppa_scale.csv"
     rows: list[dict[str, Any]] = []
     if target.exists():
         with target.open(newline="") as file:

@@ -1,4 +1,4 @@
-"""What the benchmarks share: where data and results lie, and tables that say what made them."""
+"""What the scripts here and in `research` share: where data and results lie, and tables that say what made them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mlap.provenance import made_by as made_by_mlap
+
 ROOT = Path(__file__).resolve().parents[1]
+#: where all measured tables are kept
+RESULTS = ROOT / "research" / "results"
 #: the folder of real data
 DATA = Path(os.environ.get("MLAP_TEST_DATA") or ROOT.parent / "shared" / "data")
 
@@ -26,14 +30,16 @@ def real_data(name: str) -> Path:
 
 
 def made_by(*packages: str, arguments: Sequence[str] | None = None) -> dict[str, str]:
-    """The last columns of a table: the command, the versions of mlap, some packages and python, and the machine.
+    """The last columns of a table: the command, the version and sources of mlap, some packages and python, the machine.
 
     Args:
         packages: whose versions matter.
         arguments: of the command, where they are not to be written as they were given.
     """
-    command = ["python", f"benchmarks/{Path(sys.argv[0]).name}", *(sys.argv[1:] if arguments is None else arguments)]
-    versions = [f"{package} {importlib.metadata.version(package)}" for package in ("mlap", *packages)]
+    module = sys.modules["__main__"].__spec__  # what `python -m` started, if it did
+    program = ["-m", module.name] if module else [f"benchmarks/{Path(sys.argv[0]).name}"]
+    command = ["python", *program, *(sys.argv[1:] if arguments is None else arguments)]
+    versions = [made_by_mlap(), *(f"{package} {importlib.metadata.version(package)}" for package in packages)]
     return {
         "command": shlex.join(command),
         "versions": ", ".join([*versions, f"python {platform.python_version()}"]),
@@ -49,9 +55,9 @@ def _processor() -> str:
 
 
 def write(name: str, rows: Sequence[Mapping[str, Any]], common: Mapping[str, Any]) -> None:
-    """Write rows with what they have in common into `results/`; a row need not have all columns."""
+    """Write rows with what they have in common into `research/results/`; a row need not have all columns."""
     columns = dict.fromkeys(key for row in rows for key in row if key not in common)
-    with (ROOT / "results" / name).open("w", newline="", encoding="utf-8") as file:
+    with (RESULTS / name).open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, [*columns, *common], lineterminator="\n")
         table.writeheader()
         table.writerows({**common, **row} for row in rows)

@@ -5,7 +5,7 @@
 Measures, on the same molecules: RDKit's `MolFromSmiles` alone; `mlap`'s `molecules` in one process and in two; and
 OGB's `smiles2graph`, in one process, as the peer. Those in one process take turns on blocks of 1,000 molecules, so that
 a busy spell of the machine meets them all. The ratio is one of processor time (of two processes together, where there
-are two), which a shared machine disturbs less than the time on the clock. Writes `results/smiles_parsing.csv`.
+are two), which a shared machine disturbs less than the time on the clock. Writes `research/results/smiles_parsing.csv`.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ beforehand that the grid will cost.
 
 Overhead: 60 runs that hardly train (54 graphs, width 4, one epoch) with one worker, from the first finished run to the
 last, against the same calls of `train` one after the other in this process: what remains is the engine, the driver and
-the study file. `ms_per_run` is the mean. Writes `results/sweep_scaling.csv`. It wants an idle machine: the load before
-each measurement is written beside it.
+the study file. `ms_per_run` is the mean. Writes `research/results/sweep_scaling.csv`. It wants an idle machine: the
+load before each measurement is written beside it.
 """
 
 from __future__ import annotations

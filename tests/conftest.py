@@ -21,6 +21,18 @@ settings.load_profile("mlap")
 torch.set_num_threads(1)
 
 
+#: fixture → the marker of every test that needs it
+_MARKERS = {"shared_data": "data", "cluster": "ray", "browser": "browser"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by what they need, so that no mark is forgotten."""
+    for item in items:
+        for fixture, marker in _MARKERS.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(marker)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real data sets: `MLAP_TEST_DATA`, by default `../shared/data` beside the checkout."""

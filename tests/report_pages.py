@@ -9,8 +9,8 @@ from pathlib import Path
 from study_tools import InProcessEngine, tiny_plan
 
 from mlap.graphs import GraphSet, packed, synthetic
-from mlap.report.page import Written, write_report
-from mlap.study import Study, sweep
+from mlap.report.page import WrittenReport, write_report
+from mlap.study import Study, SweepSettings, sweep
 from mlap.study.engine import Done, Event, Failed, Job
 from mlap.study.store import run_hash
 from mlap.training import Recipe
@@ -25,7 +25,7 @@ class Made:
 
     study: Path
     graphs: GraphSet
-    written: Written
+    written: WrittenReport
 
 
 def real_report(folder: Path) -> Made:
@@ -40,7 +40,7 @@ def real_report(folder: Path) -> Made:
 
     plan = tiny_plan(architecture="naive,jk-sum,mlap-weighted", layers="1-2", norm="none,graph", seed="0-1")
     source, study = str(folder / "tiny.graphs"), folder / "study.db"
-    sweep(plan, source, study, engine=InProcessEngine(instead=fail), keep_models=True)
+    sweep(plan, SweepSettings(source, study, keep_models=True), engine=InProcessEngine(instead=fail))
     return Made(study, graphs, write_report(study, folder / "report", load_data=lambda run: graphs))
 
 

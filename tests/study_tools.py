@@ -11,9 +11,9 @@ from typing import Any
 
 from mlap.graphs import GraphSet, packed, synthetic
 from mlap.study.engine import Event, Job
+from mlap.study.job_runner import JobRunner
 from mlap.study.plan import Plan
 from mlap.study.store import RunRecord
-from mlap.study.work import Workbench
 
 
 def tiny_graphs(folder: Path) -> tuple[str, GraphSet]:
@@ -36,7 +36,7 @@ class InProcessEngine:
         self.submitted: list[Job] = []
         self.closed = False
         self._jobs: list[Job] = []
-        self._bench = Workbench()
+        self._runner = JobRunner()
         self._instead = instead
 
     def submit(self, job: Job) -> None:
@@ -48,7 +48,7 @@ class InProcessEngine:
         job = self._jobs.pop(0)
         events: list[Event] = []
         answer = self._instead(job) if self._instead else None
-        events.append(answer or self._bench.perform(job, events.append))
+        events.append(answer or self._runner.run(job, events.append))
         return events
 
     def close(self) -> None:

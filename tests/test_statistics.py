@@ -20,6 +20,7 @@ from mlap.statistics import (
     MannWhitney,
     Summary,
     bonferroni,
+    holm,
     mann_whitney,
     signed_rank,
     smallest_p,
@@ -184,6 +185,36 @@ def test_the_smallest_p(sizes: tuple[int, int]) -> None:
     outcome = mann_whitney([score + 100 for score in first], second)
     assert outcome.p_one_sided == pytest.approx(smallest_p(*sizes))
     assert outcome.p_one_sided == pytest.approx(1 / len(all_divisions(first, second)))
+
+
+def slow_holm(p_values: list[float]) -> list[float]:
+    """By definition: a hypothesis is rejected at level a if it and all smaller ones pass a / m, a / (m - 1) and so on.
+
+    So the corrected p is the smallest level at which it is rejected, which is one of these products.
+    """
+    m = len(p_values)
+    order = sorted(range(m), key=lambda index: p_values[index])
+
+    def rejected(index: int, level: float) -> bool:
+        before = order[: order.index(index) + 1]
+        return all((m - place) * p_values[other] <= level for place, other in enumerate(before))
+
+    levels = sorted({min(1.0, k * p) for k in range(1, m + 1) for p in p_values} | {1.0})
+    return [next((level for level in levels if rejected(index, level)), 1.0) for index in range(m)]
+
+
+@given(st.lists(st.floats(0, 1), max_size=6))
+def test_holm_against_its_definition(p_values: list[float]) -> None:
+    corrected = holm(p_values)
+    assert corrected == slow_holm(p_values)
+    assert all(p <= least <= most for p, least, most in zip(p_values, corrected, bonferroni(p_values), strict=True))
+
+
+def test_holm_of_known_values() -> None:
+    # R: p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm")
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([]) == []
 
 
 def test_bonferroni() -> None:

@@ -4,8 +4,8 @@ The public names are loaded when they are first used, so that importing `mlap` d
 
 >>> import mlap
 >>> graphs = mlap.synthetic(graphs_per_class=10)
->>> recipe = mlap.Recipe(architecture="mlap-sum", layers=2, width=8, epochs=1)
->>> mlap.train(recipe, graphs).result.metric
+>>> run = mlap.train(graphs, architecture="mlap-sum", layers=2, width=8, epochs=1)
+>>> run.result.metric
 'error_rate'
 """
 
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from mlap.analysis import explain
     from mlap.errors import DataError, MlapError, UsageError
     from mlap.graphs import Features, GraphBatch, GraphSet, Task, from_networkx, from_pyg, load_graphs, synthetic
+    from mlap.models import Model, Predictions, Run, load, train
     from mlap.nn import GraphNetwork, MultiLevelAttentionPooling, Trace, graph_network
-    from mlap.training import Recipe, Run, evaluate, load_run, train
+    from mlap.training import Recipe, Scores
 
 #: public name → the room it lives in
 _ROOMS = {
@@ -31,21 +31,22 @@ _ROOMS = {
     "GraphNetwork": "nn",
     "GraphSet": "graphs",
     "MlapError": "errors",
+    "Model": "models",
     "MultiLevelAttentionPooling": "nn",
+    "Predictions": "models",
     "Recipe": "training",
-    "Run": "training",
+    "Run": "models",
+    "Scores": "training",
     "Task": "graphs",
     "Trace": "nn",
     "UsageError": "errors",
-    "evaluate": "training",
-    "explain": "analysis",
     "from_networkx": "graphs",
     "from_pyg": "graphs",
     "graph_network": "nn",
     "load_graphs": "graphs",
-    "load_run": "training",
+    "load": "models",
     "synthetic": "graphs",
-    "train": "training",
+    "train": "models",
 }
 
 __all__ = [*_ROOMS, "__version__"]

@@ -1,13 +1,16 @@
-"""A lock that the operating system takes back when its holder dies, however it dies."""
+"""Locks that the operating system takes back when their holder dies, however it dies."""
 
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+from mlap.errors import MlapError, UsageError
 
 
 @contextmanager
@@ -31,6 +34,46 @@ def locked(path: Path, on_busy: Callable[[], None] | None = None) -> Iterator[in
         with suppress(OSError):  # Windows does not remove an open file; it stays, and does no harm
             path.unlink()
         os.close(descriptor)
+
+
+@contextmanager
+def locked_study(study: Path, *, wait: bool = False, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Hold the lock of a study, the file `STUDY.lock` beside it: one sweep at a time writes to a study.
+
+    The study's folder is made if there is none.
+
+    Args:
+        study: the study.
+        wait: wait for another sweep to end, rather than raise.
+        on_wait: called once before waiting, with who holds the lock: `process 123 on machine`.
+    """
+    path = study.with_name(f"{study.name}.lock")
+
+    def busy() -> None:
+        nonlocal on_wait
+        holder = _holder(path)
+        if not wait:
+            raise MlapError(f"{study} is in use by another sweep ({holder})", field="wait", suggest=True)
+        if on_wait is not None:
+            on_wait(holder)
+            on_wait = None
+
+    with ExitStack() as stack:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = stack.enter_context(locked(path, busy))
+        except OSError as error:
+            raise UsageError(f"cannot lock the study with {path}: {error.strerror}", field="study") from error
+        os.truncate(descriptor, 0)
+        os.write(descriptor, f"process {os.getpid()} on {platform.node()}".encode())
+        yield
+
+
+def _holder(path: Path) -> str:
+    with suppress(OSError):
+        if text := path.read_text():
+            return text
+    return "it has just begun"
 
 
 def _acquire(path: Path) -> int | None:

@@ -174,7 +174,7 @@ def test_layer_weights() -> None:
         network = small_network(architecture, 4, 1)
         weights = layer_weights(network)
         assert weights is not None
-        join = network.readout.aggregation if architecture.startswith("mlap") else network.readout.jump
+        join = network.readout.join
         scores = join.scores.detach().numpy()
         np.testing.assert_allclose(weights, np.exp(scores) / np.exp(scores).sum())
     assert layer_weights(small_network("mlap-sum", 4, 1)) is None

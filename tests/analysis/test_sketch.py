@@ -88,7 +88,7 @@ def test_a_synthetic_graph() -> None:
 
 
 def test_atoms_of_molhiv_are_in_the_order_of_its_nodes(shared_data: FilePath, tmp_path: FilePath) -> None:
-    graphs = load_graphs(shared_data / "ogbg_molhiv", root=tmp_path, progress=False)
+    graphs = load_graphs(shared_data / "ogbg_molhiv", root=tmp_path)
     assert graphs.node_features is not None
     for graph in range(0, len(graphs), 400):
         molecule = molecule_of(graphs, graph)

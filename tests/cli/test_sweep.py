@@ -5,16 +5,19 @@ from __future__ import annotations
 import io
 import os
 import re
+import threading
+import time
 from pathlib import Path
 
 import pytest
 from conftest import Command
 from rich.console import Console
-from study_tools import InProcessEngine, tiny_plan
+from study_tools import InProcessEngine, tiny_plan, wait_for
 
 from mlap.cli.sweep_view import SweepView, duration
 from mlap.graphs import packed
-from mlap.study import Plan, Study, look, run_hash
+from mlap.locking import locked_study
+from mlap.study import Cost, Plan, Study, forecast, run_hash
 from mlap.study.driver import Started
 from mlap.study.engine import Died, EpochDone, Event, Failed, Job
 
@@ -30,7 +33,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[InProcessEngine]:
         made.append(InProcessEngine(workers or 2))
         return made[-1]
 
-    monkeypatch.setattr("mlap.study.LocalEngine", make)
+    monkeypatch.setattr("mlap.study.settings.LocalEngine", make)
     return made
 
 
@@ -91,14 +94,14 @@ def test_failures_are_listed_and_the_exit_code_is_1(
     def instead(job: Job) -> Event | None:
         return Failed(job.hash, "no luck", "Traceback …", "here") if job.recipe["layers"] == 2 else None
 
-    monkeypatch.setattr("mlap.study.LocalEngine", lambda workers: InProcessEngine(1, instead))
+    monkeypatch.setattr("mlap.study.settings.LocalEngine", lambda workers: InProcessEngine(1, instead))
     answer = mlap("sweep", tiny, *FAST, "--quiet")
     assert answer.code == 1
     assert answer.err == "mlap-sum L2 graph s0  failed: no luck\n"
     assert answer.out == "s.db: 1 of 2 runs done, 1 failed (--retry-failed runs them again)\n"
     assert "1 failed before" in mlap("sweep", tiny, *FAST, "--dry-run").out
 
-    monkeypatch.setattr("mlap.study.LocalEngine", lambda workers: InProcessEngine(1))
+    monkeypatch.setattr("mlap.study.settings.LocalEngine", lambda workers: InProcessEngine(1))
     answer = mlap("sweep", tiny, *FAST, "--retry-failed", "--json", "--keep-models")
     assert answer.code == 0
     assert (answer.json["done"], answer.json["ran"], answer.json["failures"]) == (2, 1, [])
@@ -122,23 +125,62 @@ def test_every_option_reaches_the_study(mlap: Command, tiny: Path, engines: list
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "facts"),
     [
-        ("--layers 0", "layers must be at least 1, got 0"),
-        ("--graph-norm yes", "--graph-norm must be on, off or both, got 'yes'"),
-        ("--set epochs", "--set takes KEY=VALUE or KEY=VALUE,VALUE, got 'epochs'"),
-        ("--set epoch=3", "unknown field of a recipe 'epoch'; did you mean 'epochs'"),
-        ("--layers 3 --set layers=4", "layers is given twice: as 3 and as 4"),
-        ("--plan papre", "there is no plan 'papre'; known: paper, quick, or a TOML file"),
-        ("--engine spark", "unknown engine 'spark'"),
-        ("--workers 0", "Invalid value for '--workers'"),
-        ("--architectures mlap-sum,mlp", "unknown architecture 'mlp'"),
+        ("--layers 0", "at least 1, got 0"),
+        ("--graph-norm yes", "on, off or both, got 'yes'"),
+        ("--set epochs", "KEY=VALUE got 'epochs'"),
+        ("--set epoch=3", "'epoch' 'epochs'"),
+        ("--layers 3 --set layers=4", "layers twice 3 4"),
+        ("--plan papre", "'papre' paper, quick, TOML"),
+        ("--engine spark", "'spark' local, ray"),
+        ("--workers 0", "'--workers'"),
+        ("--architectures mlap-sum,mlp", "'mlp' mlap"),
+        ("--split-seed one", "whole numbers 'one'"),
+        ("--hpo 3 --split-seed 0-4", "one split"),
     ],
 )
-def test_a_wrong_call_is_one_line(mlap: Command, options: str, message: str) -> None:
+def test_a_wrong_call_is_one_line(mlap: Command, options: str, facts: str) -> None:
     answer = mlap("sweep", "no-such-data", *options.split())
     assert answer.code == 2
-    assert message in answer.error
+    for fact in facts.split():
+        assert fact in answer.error
+
+
+def test_a_study_in_use(mlap: Command, tiny: Path, engines: list[InProcessEngine]) -> None:
+    with locked_study(Path("s.db")):
+        answer = mlap("sweep", tiny, *FAST, "--quiet")
+    assert answer.code == 1
+    assert f"process {os.getpid()}" in answer.error
+    assert engines[-1].closed
+
+
+def test_waiting_for_a_study_in_use(mlap: Command, tiny: Path, engines: list[InProcessEngine]) -> None:
+    holder = threading.Thread(target=hold, args=(Path("s.db"), 0.5))
+    holder.start()
+    wait_for(Path("s.db.lock").exists)
+    answer = mlap("sweep", tiny, *FAST, "--wait")
+    holder.join()
+    assert answer.code == 0
+    assert f"waiting for another sweep on s.db (process {os.getpid()} on" in answer.err
+
+
+def hold(study: Path, seconds: float) -> None:
+    with locked_study(study):
+        time.sleep(seconds)
+
+
+def test_several_splits_of_a_table(mlap: Command, engines: list[InProcessEngine]) -> None:
+    rows = [f"{'C' * (1 + number % 9)}{'N' if number % 2 else 'O'},{number % 2}" for number in range(60)]
+    Path("table.csv").write_text("smiles,active\n" + "\n".join(rows) + "\n")
+    options = ("--split-by", "random", "--split-seed", "1,4-5", "--target", "active", "--smiles-column", "smiles")
+    answer = mlap("sweep", "table.csv", *FAST, *options, "--task", "binary", "--invalid", "error", "--json")
+    assert answer.code == 0, answer.err
+    assert [split["done"] for split in answer.json["splits"]] == [2, 2, 2]
+    with Study.open("s.db") as study:
+        assert {run.options["split_seed"] for run in study.runs()} == {1, 4, 5}
+        assert len({run.fingerprint for run in study.runs()}) == 3
+    assert "over splits" in mlap("compare", "s.db", "--table", "splits").out
 
 
 def test_a_stop_says_how_to_go_on(
@@ -147,10 +189,10 @@ def test_a_stop_says_how_to_go_on(
     def instead(job: Job) -> Event | None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mlap.study.LocalEngine", lambda workers: InProcessEngine(1, instead))
+    monkeypatch.setattr("mlap.study.settings.LocalEngine", lambda workers: InProcessEngine(1, instead))
     answer = mlap("sweep", tiny, *FAST, "--quiet")
-    assert answer.code == 1
-    assert answer.error == "stopped; the same command goes on where this one ended"
+    assert answer.code == 130
+    assert "same command" in answer.error
 
 
 # ---- the live view -------------------------------------------------------------------------------------------------
@@ -158,14 +200,12 @@ def test_a_stop_says_how_to_go_on(
 
 def test_the_live_view(tiny: Path, tmp_path: Path) -> None:
     graphs = packed.load(tiny)
-    outlook = look(tiny_plan(seed="0-3", width="4,8", epochs=10), graphs, tmp_path / "s.db")
+    todo = forecast(tiny_plan(seed="0-3", width="4,8", epochs=10), graphs, tmp_path / "s.db")
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=140, color_system=None)
-    first, second, third = (run_hash(recipe, graphs.fingerprint) for recipe in outlook.pending[:3])
-    assert graphs.task is not None
-    costs = {run_hash(recipe, graphs.fingerprint): 1.0 for recipe in outlook.pending}
-    with SweepView(graphs.task, ["width", "seed"], 8, costs, console=console) as view:
-        for hash, recipe in zip((first, second, third), outlook.pending, strict=False):
+    first, second, third = (run_hash(recipe, graphs.fingerprint) for recipe in todo.pending[:3])
+    with SweepView.of_grid(todo, Cost([1.0] * 8, 0.0, 0), console) as view:
+        for hash, recipe in zip((first, second, third), todo.pending, strict=False):
             view(Started(hash, recipe))
         view(EpochDone(first, {"epoch": 5, "valid_score": 0.25}))
         view(Died(second, "the worker was killed by SIGKILL"))
@@ -180,7 +220,7 @@ def test_the_live_view(tiny: Path, tmp_path: Path) -> None:
     assert re.search(r"mlap-sum L5 graph s0 width=4 +epoch 5/10 +validation error rate 0\.2500", picture)
     assert "mlap-sum L5 graph s0 width=8" not in picture  # it waits for another process
     assert "failed: the training loss became nan" in picture
-    assert "goes on in another process: the worker was killed by SIGKILL" in screen.getvalue()
+    assert "continues in another process: the worker was killed by SIGKILL" in screen.getvalue()
 
 
 @pytest.mark.parametrize(

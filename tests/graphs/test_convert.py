@@ -254,5 +254,5 @@ def test_malformed_networkx() -> None:
         from_networkx([graph], [1, 2])
     with pytest.raises(DataError, match="class 'x' is not one of a, b"):
         from_networkx([graph], ["x"], task=Task("multiclass", 2, "accuracy", ("a", "b")))
-    with pytest.raises(DataError, match="split 'train' names graph 5"):
+    with pytest.raises(DataError, match="'train' names graph 5"):
         from_networkx([graph], splits={"train": [5]})

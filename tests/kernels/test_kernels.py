@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,8 +20,8 @@ from torch import Tensor, nn
 
 from mlap import kernels
 from mlap.graphs import synthetic
-from mlap.names import ARCHITECTURES
-from mlap.nn import NORMS, AttentionPooling, Dropout, graph_network
+from mlap.names import ARCHITECTURES, POOLINGS
+from mlap.nn import NORMS, AttentionPooling, Dropout, GatedSumPooling, graph_network
 from mlap.nn.backbone import Backbone
 from mlap.nn.convs import GINLayer
 from mlap.nn.encoders import ConstantEncoder
@@ -40,8 +41,7 @@ FEATURES = {
 @contextmanager
 def without_kernels() -> Iterator[None]:
     """Use torch operations alone."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MLAP_KERNELS", "0")
+    with kernels.disabled():
         yield
 
 
@@ -142,9 +142,9 @@ def test_norms(norm: str, residual: bool, training: bool) -> None:
 @pytest.fixture
 def three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Kernels share out even the smallest work among three threads."""
-    from mlap.kernels import pool
+    from mlap.kernels import threads
 
-    monkeypatch.setattr(pool, "WORTH", 0)
+    monkeypatch.setattr(threads, "WORTH", 0)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     yield
@@ -163,24 +163,24 @@ def test_threads(norm: str, features: str, data: st.DataObject) -> None:
 
 @pytest.mark.usefixtures("three_threads")
 def test_the_threads_are_those_of_torch() -> None:
-    from mlap.kernels import compiled, pool
+    from mlap.kernels import threads, two_layers
 
     tasks = Path("/proc/self/task")
-    if not (pool.AVAILABLE and tasks.exists()):
+    if not (threads.AVAILABLE and tasks.exists()):
         pytest.skip("kernels run in the calling thread here")
     torch.randn(500, 500) @ torch.randn(500, 500)
     before = {task.name for task in tasks.iterdir()}
     assert len(before) >= 3
     x = np.ones((3000, 100), np.float32)
-    used = compiled.relu_backward(x.copy(), x, pool.threads_for(x.size))
+    used = two_layers.relu_backward(x.copy(), x, threads.threads_for(x.size))
     assert (used == 3000).all()
     assert {task.name for task in tasks.iterdir()} == before
 
 
 def test_a_part_for_every_thread() -> None:
     """Each thread of the pool gets its own part; together they are the whole range."""
-    from mlap.kernels.compiled import compiled
-    from mlap.kernels.pool import AVAILABLE, fork
+    from mlap.kernels.loops import compiled
+    from mlap.kernels.threads import AVAILABLE, fork
 
     @compiled
     def note(part: int, first: int, last: int, seen: Any) -> None:
@@ -198,29 +198,90 @@ def test_a_part_for_every_thread() -> None:
         assert run(1, 3).tolist() == [[0, 0], [0, 0], [0, 1]]
 
 
+KERNELS = {
+    "gin": ["collect", "collect_backward"],
+    "finish": ["normalise", "normalise_backward", "activate", "activate_backward"],
+    "two_layers": ["add_relu", "relu_backward"],
+    "attention": ["score", "score_backward", "soft", "soft_backward"],
+    "lstm": ["cell_backward"],
+}
+OTHER_KERNELS = {
+    "finish": ["normalise_batch", "normalise_batch_backward"],
+    "attention": ["segment_sum", "segment_spread", "gated_backward"],
+}
+
+
+def watch(patch: pytest.MonkeyPatch, kernels_of: dict[str, list[str]]) -> set[str]:
+    """The names of the kernels that are called from now on."""
+    called: set[str] = set()
+    for module, names in kernels_of.items():
+        for name in names:
+            kernel = getattr(importlib.import_module(f"mlap.kernels.{module}"), name)
+            noted = lambda *a, kernel=kernel, name=name: (called.add(name), kernel(*a))[1]  # noqa: E731
+            patch.setattr(f"mlap.kernels.{module}.{name}", noted)
+    return called
+
+
 def test_the_kernels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the comparisons above would compare torch with itself."""
-    from mlap.kernels import compiled
-
-    called = set()
-    names = ["collect", "collect_backward", "normalise", "normalise_backward", "add_relu", "relu_backward"]
-    names += ["score", "score_backward", "attend", "attend_backward", "activate", "activate_backward", "cell_backward"]
-    for name in names:
-        kernel = getattr(compiled, name)
-        monkeypatch.setattr(compiled, name, lambda *a, kernel=kernel, name=name: (called.add(name), kernel(*a))[1])
+    called = watch(monkeypatch, KERNELS)
     batch: Any = synthetic(graphs_per_class=1).batch(range(9))
     for norm in ("graph", "none"):
         outcome(graph_network("jk-lstm", num_layers=2, channels=3, out_channels=2, norm=norm), batch)
-    assert called == set(names)
+    assert called == {name for names in KERNELS.values() for name in names}
     called.clear()
     with without_kernels():
         outcome(graph_network("jk-lstm", num_layers=2, channels=3, out_channels=2, norm="graph"), batch)
     assert not called
 
 
+def test_those_of_the_options_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = watch(monkeypatch, OTHER_KERNELS)
+    batch: Any = synthetic(graphs_per_class=1).batch(range(9))
+    options: dict[str, Any] = {"norm": "batch", "inner_norm": "batch", "pooling": ["gated-sum", "mean"]}
+    outcome(graph_network(num_layers=2, channels=3, out_channels=2, **options), batch)
+    assert called == {name for names in OTHER_KERNELS.values() for name in names}
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "batch inside": {"inner_norm": "batch"},
+    "batch both, residual": {"inner_norm": "batch", "norm": "batch", "residual": True},
+    "batch inside, graph after": {"inner_norm": "batch", "norm": "graph"},
+    "input level": {"input_level": True, "norm": "batch"},
+    "virtual node": {"virtual_node": True, "norm": "batch", "residual": True},
+    "mlp head": {"head": "mlp"},
+    "walks, graphs": {"walk_features": 3, "graph_features": 2},
+}
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("options", OPTIONS)
+@settings(max_examples=4)
+@given(data=st.data())
+def test_options(options: str, pooling: str, data: st.DataObject) -> None:
+    """Values, gradients, running statistics and evaluation with the options that the paper does not have."""
+    nodes, edges = FEATURES["few categories"]
+    batch = data.draw(batches(nodes, edges))
+    generator = torch.Generator().manual_seed(1)
+    batch.rw = torch.rand(batch.num_nodes, 3, generator=generator, dtype=torch.double)
+    batch.graph_attr = torch.rand(batch.num_graphs, 2, generator=generator, dtype=torch.double)
+    torch.manual_seed(0)
+    common: dict[str, Any] = {"num_layers": 3, "channels": 5, "out_channels": 2, "nodes": nodes, "edges": edges}
+    network = graph_network("mlap-weighted", **common, pooling=pooling, dropout=0.4, **OPTIONS[options]).double()
+    shake(network)
+    if batch.num_nodes < 2 or (network.backbone.virtual_node is not None and batch.num_graphs < 2):  # type: ignore[union-attr]
+        network.eval()  # there is no variance of one row
+    same = copy.deepcopy(network)
+    fast = [*outcome(network, batch), *network.buffers(), evaluated(network, batch)]
+    with without_kernels():
+        plain = [*outcome(same, batch), *same.buffers(), evaluated(same, batch)]
+    for got, expected in zip(fast, plain, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-7, atol=1e-8)
+
+
 @pytest.mark.parametrize(
     "name",
-    ["backbone.convs.1", "backbone.convs.1.nn", "backbone.norms.1", "readout.pools.1.gate", "readout.aggregation.lstm"],
+    ["backbone.convs.1", "backbone.convs.1.nn", "backbone.norms.1", "readout.pools.1.gate", "readout.join.lstm"],
 )
 def test_a_module_with_a_hook_is_called(name: str) -> None:
     """The kernels do not do its work behind its back; the outcome is the same."""
@@ -247,21 +308,21 @@ def test_a_layer_of_ones_own_is_called() -> None:
 
 def test_it_does_not_matter_where_arrays_lie() -> None:
     """A loop that adds up must not be one whose compiled form depends on how near its arrays are to each other."""
-    from mlap.kernels import compiled
+    from mlap.kernels import attention, gin
 
     draw = np.random.default_rng(0).standard_normal
     nodes, channels, ptr = 400, 24, np.arange(0, 401, 25)
     x, h, graphs = (draw((rows, channels), np.float32) for rows in (nodes, nodes, len(ptr) - 1))
     scores, others, bias, weight = (draw(size, np.float32) for size in (nodes, nodes, channels, channels))
     source, target = np.random.default_rng(1).integers(0, nodes, (2, 900))
-    arcs = [np.arange(nodes), *compiled.sort_arcs(source, target, nodes)]
+    arcs = [np.arange(nodes), *gin.sort_arcs(source, target, nodes)]
     kinds, factor, zero = np.empty(0, np.int64), np.float32(1.5), np.zeros_like
     for kernel, arguments, outputs in (
-        (compiled._attend, [x, scores, ptr, zero(graphs), zero(scores)], (3, 4)),
-        (compiled._attend_backward, [graphs, scores, x, abs(others), ptr, zero(x), zero(scores)], (5, 6)),
-        (compiled._score, [x, bias, weight, bias[:1], zero(scores)], (0, 4)),
+        (attention._soft, [x, scores, ptr, zero(graphs), zero(scores)], (3, 4)),
+        (attention._soft_backward, [graphs, scores, x, abs(others), ptr, zero(x), zero(scores)], (5, 6)),
+        (attention._score, [x, bias, weight, bias[:1], zero(scores)], (0, 4)),
         (
-            compiled._collect_backward,
+            gin._collect_backward,
             [x, h, h[:1], kinds, factor, *arcs, zero(x), zero(h[None, :1]), zero(bias)],
             (9, 11),
         ),
@@ -283,14 +344,20 @@ def test_it_does_not_matter_where_arrays_lie() -> None:
             assert len(results) == 1, (kernel, near, output)
 
 
-def test_attention_has_a_gradient_of_its_own() -> None:
+@pytest.mark.parametrize("pooling", [AttentionPooling, GatedSumPooling])
+def test_weights_have_a_gradient_of_their_own(pooling: type[AttentionPooling]) -> None:
+    from mlap.kernels.attention import attend
+
     torch.manual_seed(0)
-    pooling = AttentionPooling(3).double()
+    module = pooling(3).double()
     x = torch.randn(7, 3, dtype=torch.double, requires_grad=True)
     ptr = torch.tensor([0, 3, 3, 7])
     index = torch.tensor([0, 0, 0, 2, 2, 2, 2])
-    assert torch.autograd.gradcheck(lambda x: pooling.pool(x, index, 3, ptr), (x,))
-    for got, expected in zip(pooling.pool(x, index, 3, ptr), pooling.pool(x, index, 3), strict=True):
+    gate = tuple(module.gate.parameters())
+    softmax = pooling is AttentionPooling
+    assert torch.autograd.gradcheck(lambda x: attend(x, ptr, gate, softmax), (x,))
+    plain = module(x, index, None, 3, return_weights=True)
+    for got, expected in zip(attend(x, ptr, gate, softmax), plain, strict=True):
         torch.testing.assert_close(got, expected)
 
 
@@ -306,25 +373,24 @@ def test_a_network_that_diverges_is_seen_to_diverge() -> None:
 @pytest.mark.parametrize("levels", [1, 2, 5])
 def test_the_largest_of_several(levels: int) -> None:
     """With equal values, whose gradient goes to the first, infinity and NaN, which stays."""
+    from mlap.kernels.largest import largest
+
     torch.manual_seed(0)
-    join = Max()
     rows = [torch.randint(-3, 4, (40, 7)).double().requires_grad_() for _ in range(levels)]
     weight = torch.randn(40, 7, dtype=torch.double)
     outcomes = []
-    for kernel in ("1", "0"):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("MLAP_KERNELS", kernel)
-            result = join(rows)
-            outcomes.append((result, *torch.autograd.grad((weight * result).sum(), rows)))
+    for join in (largest, Max(7, levels)):
+        result = join(rows)
+        outcomes.append((result, *torch.autograd.grad((weight * result).sum(), rows)))
     for got, expected in zip(*outcomes, strict=True):
         assert torch.equal(got, expected)
     strange = [torch.tensor([[float("nan"), 1.0, float("-inf")]]), torch.tensor([[2.0, float("nan"), float("inf")]])]
-    assert str(join([*strange, torch.full((1, 3), 3.0)]).tolist()) == "[[nan, nan, inf]]"
+    assert str(largest([*strange, torch.full((1, 3), 3.0)]).tolist()) == "[[nan, nan, inf]]"
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 5])
 def test_an_lstm_is_torchs(length: int) -> None:
-    from mlap.kernels import functions
+    from mlap.kernels.lstm import lstm
 
     torch.manual_seed(0)
     module = nn.LSTM(3, 4).double()
@@ -337,14 +403,14 @@ def test_an_lstm_is_torchs(length: int) -> None:
         learned = (steps, *module.parameters())
         return [*states, *(g for x in (every, last) for g in torch.autograd.grad(x, learned, retain_graph=True))]
 
-    ours = states_and_gradients(functions.lstm(steps.unbind(), *module.all_weights[0]))
+    ours = states_and_gradients(lstm(steps.unbind(), *module.all_weights[0]))
     torchs = states_and_gradients(module(steps)[0].unbind())
     for got, expected in zip(ours, torchs, strict=True):
         torch.testing.assert_close(got, expected)
 
 
 def test_dropout_of_both_kinds_drops_the_same() -> None:
-    from mlap.kernels import functions
+    from mlap.kernels.finish import Finish, finish
 
     for p in (0.0, 0.3, 0.5, 1.0):
         dropout = Dropout(p)
@@ -352,20 +418,7 @@ def test_dropout_of_both_kinds_drops_the_same() -> None:
         torch.manual_seed(1)
         plain = dropout(x.relu())
         torch.manual_seed(1)
-        assert torch.equal(functions.finish(x, functions.Finish(True, dropout.draw())), plain)
-
-
-def test_where_the_kernels_are_not_for() -> None:
-    x = torch.randn(2, 2)
-    assert kernels.usable(x)
-    assert not kernels.usable(x.half())
-    assert not kernels.usable(x, x.double())
-    assert not kernels.usable(x.to("meta"))
-    seen = []
-    torch.func.vmap(lambda row: (seen.append(kernels.usable(row)), row)[1])(x)
-    assert seen == [False]
-    with without_kernels():
-        assert not kernels.usable(x)
+        assert torch.equal(finish(x, Finish(True, dropout.draw())), plain)
 
 
 def test_training_gives_the_same_numbers() -> None:
@@ -383,7 +436,7 @@ def test_training_gives_the_same_numbers() -> None:
 @given(data=st.data())
 def test_equal_rows(data: st.DataObject) -> None:
     """Against numpy's sorted rows, of both types; a row with NaN is equal to one of the same bits."""
-    from mlap.kernels import functions
+    from mlap.kernels.sharing import equal_rows, once_per_kind
 
     columns = data.draw(st.integers(1, 5))
     values = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1 + 1e-7, float("nan"), float("inf")])
@@ -391,7 +444,7 @@ def test_equal_rows(data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.lists(values, min_size=columns, max_size=columns), max_size=40))
     x = torch.tensor(rows, dtype=dtype).reshape(-1, columns)
     bits = x.numpy().view(np.uint32)
-    first, kind = functions.compiled.equal_rows(bits, 1)
+    first, kind = equal_rows(bits, 1)
     assert (bits[first][kind] == bits).all()
     assert len(first) == len(np.unique(bits, axis=0))
     assert all(kind[row] == number for number, row in enumerate(first))
@@ -402,5 +455,5 @@ def test_equal_rows(data: st.DataObject) -> None:
         seen.append(len(some))
         return 2 * some
 
-    assert torch.equal(functions.once_per_kind(function, x).nan_to_num(), (2 * x).nan_to_num())
+    assert torch.equal(once_per_kind(function, x).nan_to_num(), (2 * x).nan_to_num())
     assert seen == [len(x) if len(first) > 0.9 * len(x) else len(first)]

@@ -120,9 +120,9 @@ def readout(architecture: str, p: Parameters, levels: Sequence[Sequence[Vector]]
             attention_pool(under(p, f"pools.{number}.gate"), h)[0] if nodes else np.zeros(width)
             for number, h in enumerate(levels)
         ]
-        return join(name, under(p, "aggregation"), pooled)
-    joined = [join(name or "last", under(p, "jump"), [h[n] for h in levels]) for n in nodes]
-    return attention_pool(under(p, "attention_pool.gate"), joined)[0] if joined else np.zeros(out_channels)
+        return join(name, under(p, "join"), pooled)
+    joined = [join(name or "last", under(p, "join"), [h[n] for h in levels]) for n in nodes]
+    return attention_pool(under(p, "pools.0.gate"), joined)[0] if joined else np.zeros(out_channels)
 
 
 # ---- message passing and normalisation ---------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import reference
 import torch
@@ -9,7 +11,8 @@ from samples import close, levels, shake
 from torch import Tensor, nn
 
 from mlap.errors import UsageError
-from mlap.nn import JOINS, Weighted
+from mlap.names import JOINS
+from mlap.nn import Join, Weighted
 from mlap.nn.join import make_join
 
 NAMES = tuple(JOINS)
@@ -49,13 +52,13 @@ def test_gradients(name: str) -> None:
 
 
 def test_weights_start_equal_and_add_up_to_one() -> None:
-    join = Weighted(4).double()
+    join = Weighted(2, 4).double()
     assert join.scores.tolist() == [1] * 4
-    close(join.weights, [0.25] * 4, 1e-15)
+    close(join.level_weights, [0.25] * 4, 1e-15)
     with torch.no_grad():
         join.scores += torch.tensor([1.0, -2.0, 50.0, 1e4])
-    assert join.weights.sum().item() == pytest.approx(1, abs=1e-12)
-    assert (join.weights >= 0).all()
+    assert join.level_weights.sum().item() == pytest.approx(1, abs=1e-12)
+    assert (join.level_weights >= 0).all()
 
 
 def test_a_module_of_ones_own() -> None:
@@ -76,11 +79,45 @@ def test_an_unknown_name() -> None:
         make_join("maxi", 4, 3)
 
 
-def test_an_lstm_in_pieces_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlap.nn.join.LSTM_ROWS", 4)
-    module, _ = make_join("lstm", 6, 3)
-    for rows in (0, 3, 4, 11):
-        levels = [torch.randn(rows, 6) for _ in range(3)]
-        whole = module(levels)
-        with torch.no_grad():
-            torch.testing.assert_close(module(levels), whole.detach())
+@pytest.mark.parametrize("num_levels", [1, 3])
+@pytest.mark.parametrize("name", NAMES)
+def test_terms_add_up_to_the_join(name: str, num_levels: int) -> None:
+    """Σ_l M_l (w_l ⊙ h_l), one row, one level, one channel at a time."""
+    torch.manual_seed(0)
+    module, width = make_join(name, 4, num_levels)
+    module.double()
+    shake(module)
+    inputs = levels(num_levels, 6, 4)
+    terms = module.terms(inputs)
+    weights = terms.weights.detach()
+    maps = terms.maps or [torch.eye(4, dtype=torch.double)] * num_levels
+    added = torch.zeros(6, width, dtype=torch.double)
+    for row in range(6):
+        for level in range(num_levels):
+            w = weights[level] if weights.dim() == 1 else weights[row, level]
+            added[row] += maps[level].detach() @ (w * inputs[level][row])
+    close(module(inputs).detach(), added)
+
+
+def test_a_join_says_its_weights_alone() -> None:
+    """What is joined, terms and width follow; the weights may depend on the row."""
+
+    class Loudest(Join):
+        def weights(self, levels: Sequence[Tensor]) -> Tensor:
+            return torch.stack([h.square().sum(dim=1) for h in levels], dim=1).softmax(dim=1)
+
+    join = Loudest(4, 3)
+    inputs = levels(3, 6, 4)
+    weights = join.weights(inputs)
+    assert weights.shape == (6, 3)
+    close(join(inputs), sum(weights[:, [level]] * inputs[level] for level in range(3)))
+    assert torch.equal(join.terms(inputs).weights, weights)
+    assert (join.out_channels, join.level_weights) == (4, None)
+    assert repr(join) == "Loudest(4, num_levels=3)"
+
+
+def test_every_join_is_described() -> None:
+    for name, part in JOINS.items():
+        assert issubclass(part.load(), Join), name
+        assert part.help
+        assert "\n" not in part.help

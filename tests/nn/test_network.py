@@ -238,7 +238,7 @@ def test_logits_are_an_exact_sum_over_levels_and_nodes(architecture: str, num_la
     weights = {"sum": [1.0] * num_layers, "": [0.0] * (num_layers - 1) + [1.0]}
     joins = [module for module in made.modules() if isinstance(module, Weighted)]
     if joins:
-        weights["weighted"] = joins[0].weights.tolist()
+        weights["weighted"] = joins[0].level_weights.tolist()
     attention = trace.attention if architecture.startswith("mlap") else trace.attention * num_layers
     assert isinstance(made.head, nn.Linear)
     classes, biases = made.head.weight.detach(), made.head.bias.tolist()

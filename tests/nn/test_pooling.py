@@ -1,4 +1,4 @@
-"""Attention pooling: the formula, the ways to say which graph a node is in, and numbers at the edge of the range."""
+"""Poolings: the formulas, the ways to say which graph a node is in, and numbers at the edge of the range."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from samples import close, shake
 from torch import Tensor
 
-from mlap.nn import AttentionPooling
+from mlap.errors import UsageError
+from mlap.names import POOLINGS
+from mlap.nn import AttentionPooling, MultiLevelAttentionPooling, Pooling
 from mlap.nn.pooling import graph_of_nodes
+from mlap.nn.pooling import make_pooling as named_pooling
 
 
 def make_pooling(channels: int = 3) -> AttentionPooling:
@@ -46,7 +49,7 @@ def test_is_the_papers_formula(index: list[int], beyond: int) -> None:
     pooling = make_pooling()
     x = torch.randn(len(index), 3, generator=torch.Generator().manual_seed(len(index)), dtype=torch.double)
     dim_size = max(index, default=-1) + 1 + beyond
-    graphs, attention = pooling.pool(x, torch.tensor(index, dtype=torch.long), dim_size)
+    graphs, attention = pooling(x, torch.tensor(index, dtype=torch.long), None, dim_size, return_weights=True)
     gate = reference.under(reference.parameters(pooling), "gate")
     assert graphs.shape == (dim_size, 3)
     assert attention.shape == (len(index),)
@@ -126,7 +129,7 @@ def test_extreme_scores_do_not_overflow(scores: list[float], expected: list[floa
     """Two graphs: the other one's ordinary scores must not suffer from the extreme ones either."""
     pooling, x = scored([*scores, 0.0, 0.0], dtype)
     x.requires_grad_()
-    graphs, attention = pooling.pool(x, torch.tensor([0, 0, 0, 1, 1]), 2)
+    graphs, attention = pooling(x, torch.tensor([0, 0, 0, 1, 1]), None, 2, return_weights=True)
     close(attention, [*expected, 0.5, 0.5], 1e-6)
     graphs.sum().backward()
     assert x.grad is not None
@@ -140,8 +143,8 @@ def test_an_offset_of_a_graphs_scores_changes_nothing(offset: float) -> None:
     index = torch.tensor([0, 0, 0, 1])
     pooling, x = scored(scores)
     moved = torch.tensor([offset, offset, offset, 0.0], dtype=torch.double)
-    _, attention = pooling.pool(x, index, 2)
-    _, shifted = pooling.pool(torch.cat((x[:, :2], (x[:, 2] + moved).unsqueeze(1)), dim=1), index, 2)
+    attention = pooling.weights(x, index, 2)
+    shifted = pooling.weights(torch.cat((x[:, :2], (x[:, 2] + moved).unsqueeze(1)), dim=1), index, 2)
     close(shifted, attention, 1e-9)
 
 
@@ -161,3 +164,69 @@ def test_gate_width_and_repr() -> None:
     assert [p.shape[0] for p in AttentionPooling(5).gate.parameters()] == [10, 10, 1, 1]
     assert [p.shape[0] for p in AttentionPooling(5, 7).gate.parameters()] == [7, 7, 1, 1]
     assert repr(AttentionPooling(5)) == "AttentionPooling(5)"
+
+
+# ---- the other poolings ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+def test_every_pooling_is_its_formula(name: str) -> None:
+    """Against loops over graphs and nodes; nodes in any order, one graph without nodes, one not named at all."""
+    torch.manual_seed(0)
+    pooling = named_pooling(name, 3, 5).double()
+    assert isinstance(pooling, Pooling)
+    index = [3, 0, 0, 3, 1, 3, 0]
+    x = torch.randn(len(index), 3, dtype=torch.double)
+    graphs, weights = pooling(x, torch.tensor(index), dim_size=5, return_weights=True)
+    parameters = reference.parameters(pooling)
+    for graph in range(5):
+        own = [n for n, g in enumerate(index) if g == graph]
+        rows = [x[n].numpy() for n in own]
+        if not own:
+            assert (graphs[graph] == 0).all()
+            continue
+        if name == "max":
+            close(graphs[graph], [max(row[c] for row in rows) for c in range(3)])
+            assert weights[own].sum().item() == pytest.approx(1)
+            continue
+        gates = [float(reference.two_layers(reference.under(parameters, "gate"), row)[0]) for row in rows if parameters]
+        expected = {
+            "attention": lambda gates=gates: reference.softmax(gates),
+            "gated-sum": lambda gates=gates: list(reference.sigmoid(gates)),
+            "mean": lambda own=own: [1 / len(own)] * len(own),
+            "sum": lambda own=own: [1.0] * len(own),
+        }[name]()
+        close(weights[own].detach(), expected)
+        close(graphs[graph].detach(), sum(w * row for w, row in zip(expected, rows, strict=True)))
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+def test_gradients_of_every_pooling(name: str) -> None:
+    torch.manual_seed(0)
+    pooling = named_pooling(name, 3).double()
+    x = torch.randn(6, 3, dtype=torch.double, requires_grad=True)
+    index = torch.tensor([2, 0, 0, 2, 2, 3])
+    assert torch.autograd.gradcheck(lambda x, *_: pooling(x, index, dim_size=5), (x, *pooling.parameters()))
+
+
+def test_a_gated_sum_can_count_and_attention_cannot() -> None:
+    x = torch.ones(5, 3)
+    index = torch.tensor([0, 0, 0, 0, 1])
+    attention, gated = named_pooling("attention", 3)(x, index), named_pooling("gated-sum", 3)(x, index)
+    close(attention[0], attention[1], 1e-6)
+    close(gated[0], 4 * gated[1], 1e-6)
+
+
+def test_an_unknown_pooling() -> None:
+    with pytest.raises(UsageError, match="unknown pooling 'median'") as caught:
+        named_pooling("median", 3)
+    assert caught.value.field == "pooling"
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+def test_every_level_may_have_its_own(name: str) -> None:
+    names = ["attention", name, "sum"]
+    readout = MultiLevelAttentionPooling(3, 3, pooling=names)
+    assert [type(pool) for pool in readout.pools] == [POOLINGS[each].load() for each in names]
+    with pytest.raises(UsageError, match="2 poolings for 3 levels"):
+        MultiLevelAttentionPooling(3, 3, pooling=["sum", name])

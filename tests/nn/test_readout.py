@@ -83,7 +83,7 @@ def set_gates(readout: nn.Module, gate: nn.Sequential) -> None:
 def test_at_one_level_architectures_coincide(architecture: str) -> None:
     """The paper's identity: with the same parameters, all joins but LSTM-attention and projection leave one level."""
     naive, other = shaken("naive", 4, 1), shaken(architecture, 4, 1)
-    gate = naive.get_submodule("attention_pool.gate")
+    gate = naive.get_submodule("pools.0.gate")
     assert isinstance(gate, nn.Sequential)
     set_gates(other, gate)
     inputs = levels(1, len(INDEX), 4)
@@ -108,10 +108,10 @@ def test_with_the_same_attention_at_each_level_mlap_is_jk(join: str, num_levels:
     jk, mlap = shaken(f"jk-{join}", 4, num_levels), shaken(f"mlap-{join}", 4, num_levels)
     assert isinstance(jk, JumpReadout)
     assert isinstance(mlap, MultiLevelAttentionPooling)
-    mlap.aggregation.load_state_dict(jk.jump.state_dict())
+    mlap.join.load_state_dict(jk.join.state_dict())
     inputs = levels(num_levels, len(INDEX), 4)
-    joined = jk.jump(inputs)
-    scores = jk.attention_pool.gate(joined).squeeze(1).detach()
+    joined = jk.join(inputs)
+    scores = jk.pools[0].gate(joined).squeeze(1).detach()
     for pooling in mlap.pools:
         pooling.gate = FixedScores(scores)
     expected, (jk_attention,) = jk(inputs, INDEX, dim_size=GRAPHS, return_attention=True)
@@ -127,9 +127,9 @@ def test_the_identity_does_not_extend_to_nonlinear_joins(join: str) -> None:
     jk, mlap = shaken(f"jk-{join}", 4, 3), shaken(f"mlap-{join}", 4, 3)
     assert isinstance(jk, JumpReadout)
     assert isinstance(mlap, MultiLevelAttentionPooling)
-    mlap.aggregation.load_state_dict(jk.jump.state_dict())
+    mlap.join.load_state_dict(jk.join.state_dict())
     inputs = levels(3, len(INDEX), 4)
-    scores = jk.attention_pool.gate(jk.jump(inputs)).squeeze(1).detach()
+    scores = jk.pools[0].gate(jk.join(inputs)).squeeze(1).detach()
     for pooling in mlap.pools:
         pooling.gate = FixedScores(scores)
     expected, result = jk(inputs, INDEX, dim_size=GRAPHS), mlap(inputs, INDEX, dim_size=GRAPHS)
@@ -180,9 +180,7 @@ def test_empty_and_single(architecture: str) -> None:
     inputs = levels(2, 1, 3)
     graphs = readout(inputs, torch.tensor([1]), dim_size=3)
     assert (graphs[[0, 2]] == 0).all()
-    parameters = reference.under(
-        reference.parameters(readout), "jump" if isinstance(readout, JumpReadout) else "aggregation"
-    )
+    parameters = reference.under(reference.parameters(readout), "join")
     join = architecture.partition("-")[2] or "last"
     close(graphs[1], reference.join(join, parameters, [h[0].numpy() for h in inputs]))
 
@@ -243,7 +241,7 @@ def test_on_feature_maps_of_different_resolution() -> None:
     for number in range(3):
         nodes = [list(h[number].flatten(1).T.detach().double().numpy()) for h in maps]
         pooled = [reference.attention_pool(reference.under(parameters, f"pools.{k}.gate"), nodes[k])[0] for k in (0, 1)]
-        expected = reference.join("weighted", reference.under(parameters, "aggregation"), pooled)
+        expected = reference.join("weighted", reference.under(parameters, "join"), pooled)
         close(result[number].double(), expected, 1e-5)
 
 
@@ -265,7 +263,7 @@ def test_an_aggregation_of_ones_own() -> None:
     inputs = levels(4, len(INDEX), 3)
     pooling = MultiLevelAttentionPooling(3, 4, Ends()).double()
     assert pooling.out_channels == 6
-    pooled, _ = pooling.pool(inputs, INDEX, dim_size=GRAPHS)
+    pooled = pooling.read(inputs, INDEX, dim_size=GRAPHS).pooled
     assert torch.equal(pooling(inputs, INDEX, dim_size=GRAPHS), torch.cat((pooled[0], pooled[3]), dim=1))
     jump = JumpReadout(3, 4, Ends()).double()
     assert jump(inputs, INDEX, dim_size=GRAPHS).shape == (GRAPHS, 6)
@@ -290,9 +288,12 @@ def test_widths(architecture: str, num_levels: int) -> None:
 @pytest.mark.parametrize(
     ("readout", "expected"),
     [
-        (MultiLevelAttentionPooling(8, 3), "MultiLevelAttentionPooling(8, num_levels=3, aggregation=Sum())"),
-        (JumpReadout(8, 3, "last"), "JumpReadout(8, num_levels=3, jump=Last())"),
-        (JumpReadout(8, 3, "concat"), "JumpReadout(8, num_levels=3, jump=JumpingKnowledge(cat))"),
+        (
+            MultiLevelAttentionPooling(8, 3),
+            "MultiLevelAttentionPooling(8, num_levels=3, aggregation=Sum(8, num_levels=3))",
+        ),
+        (JumpReadout(8, 3, "last"), "JumpReadout(8, num_levels=3, join=Last(8, num_levels=3))"),
+        (JumpReadout(8, 3, "concat"), "JumpReadout(8, num_levels=3, join=Concat(8, num_levels=3))"),
     ],
 )
 def test_repr(readout: nn.Module, expected: str) -> None:

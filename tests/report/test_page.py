@@ -24,7 +24,7 @@ from mlap.names import PAPER_ARCHITECTURES
 from mlap.paper import PROTOCOLS
 from mlap.report.curves import depth_plot, scores_plot
 from mlap.report.facts import differences_from_paper, facts, sweep_command, whole_numbers
-from mlap.report.inside import MOST_SEEDS, alike, graphs_to_explain, kept_models
+from mlap.report.networks import MOST_SEEDS, graphs_to_explain, group_by_recipe, kept_models
 from mlap.report.page import check_out, headline, runs_table, write_report
 from mlap.report.published import published_validation
 from mlap.study import Plan, PlanRecord, RunRecord, Study
@@ -135,7 +135,7 @@ def test_every_figure_is_there_as_svg_png_and_csv(report: Made) -> None:
         assert rows_of(data)
     depth = (folder / "depth.svg").read_text(encoding="utf-8")
     assert ">layers L<" in depth
-    assert "error rate (lower is better)<" in depth
+    assert "error rate, lower is better<" in depth
 
 
 def test_the_data_of_the_depth_figure(report: Made, records: list[RunRecord]) -> None:
@@ -428,6 +428,20 @@ def test_points_of_the_scores_figure() -> None:
     ]
 
 
+def test_a_users_own_architectures_have_a_line_of_their_own() -> None:
+    """However many architectures there are, ours or theirs, no two lines look the same, and ours always the same."""
+    own = sorted(f"my-{number}" for number in range(30))
+    names = ["naive", "mlap-sum", *own]
+    runs = [run for name in names for layers in (1, 2) for run in cell(name, [0.5, 0.6], [0.5, 0.6], layers=layers)]
+    figure = depth_plot(compare(runs)).figure
+    legend = {entry.get_label(): (entry.get_color(), entry.get_marker()) for entry in figure.legends[0].legend_handles}
+    assert list(legend) == names
+    assert len(set(legend.values())) == len(names)
+    few = depth_plot(compare(cell("mlap-sum", [0.5], [0.5]))).figure.legends[0].legend_handles[0]
+    assert (few.get_color(), few.get_marker()) == legend["mlap-sum"]
+    assert scores_plot(compare(runs)) is not None
+
+
 # ---- which networks and graphs are looked at -------------------------------------------------------------------------
 
 
@@ -453,7 +467,7 @@ def test_kept_models(tmp_path: Path) -> None:
 def test_alike(report: Made) -> None:
     first, second = (load_run(path) for path in report.written.looked_into)
     other = dataclasses.replace(first, recipe=first.recipe.replace(width=9))
-    assert [[run.recipe.seed for run in group] for group in alike([first, other, second])] == [[0, 1], [0]]
+    assert [[run.recipe.seed for run in group] for group in group_by_recipe([first, other, second])] == [[0, 1], [0]]
 
 
 def binary_graphs() -> GraphSet:

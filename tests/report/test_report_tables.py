@@ -58,7 +58,7 @@ def test_a_study_with_the_papers_means_gives_the_papers_tables(dataset: str) -> 
     results = rows(results_table(comparison))
     assert [row["source"] for row in results] == 3 * ["ours", "paper"]
     for ours, paper in zip(results[::2], results[1::2], strict=True):
-        for key in ("family", "aggregator", "layers", "norm"):
+        for key in ("family", "join", "layers", "norm"):
             assert ours[key] == paper[key]
         assert (ours["seeds"], paper["seeds"]) == (3, PROTOCOLS[dataset].seeds)
         assert (ours["verdict"], paper["verdict"]) == ("agrees", None)
@@ -142,7 +142,7 @@ def test_a_data_set_that_the_paper_does_not_have() -> None:
         assert not any(column.key in ("verdict", "source") for column in table.columns)
         assert "aper" not in table.caption + "".join(table.notes)
         assert all(len(row) == len(table.columns) for row in table.rows)
-    assert [(row["family"], row["aggregator"]) for row in rows(results_table(comparison))] == [
+    assert [(row["family"], row["join"]) for row in rows(results_table(comparison))] == [
         ("naive", None),
         ("jk", "max"),
         ("my-own", None),

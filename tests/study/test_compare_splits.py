@@ -49,8 +49,22 @@ def test_known_numbers() -> None:
     assert (contrast.first, contrast.second) == ("mlap", "naive")
     assert contrast.differences == pytest.approx((0.10, 0.02, -0.01))
     assert contrast.p == stats.wilcoxon(contrast.differences, method="exact").pvalue
+    assert contrast.p_holm == contrast.p  # the only comparison
     (turned,) = compare_splits(RUNS, reference="naive").contrasts
     assert (turned.differences, turned.p) == (tuple(-by for by in contrast.differences), contrast.p)
+
+
+def test_several_comparisons_are_corrected_together() -> None:
+    runs = [
+        run
+        for split in range(6)
+        for name, score in (("mlap-sum", 0.9), ("naive", 0.5), ("jk-sum", 0.8 if split else 0.95))
+        for run in cell(name, [score + split / 100], [score + split / 100], fingerprint=f"{split}" * 64)
+    ]
+    found = {contrast.second: contrast for contrast in compare_splits(runs).contrasts}
+    assert found["naive"].p == pytest.approx(2 / 2**6)
+    assert found["naive"].p_holm == pytest.approx(4 / 2**6)
+    assert found["jk"].p_holm == max(found["naive"].p_holm, found["jk"].p)
 
 
 def test_where_a_lower_score_is_better_a_difference_is_turned_round() -> None:

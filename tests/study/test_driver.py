@@ -18,11 +18,11 @@ from study_tools import InProcessEngine, fork, scores, tiny_graphs, tiny_plan, w
 
 from mlap.errors import DataError, MlapError, UsageError
 from mlap.graphs import GraphSet, packed, synthetic
-from mlap.study import LocalEngine, Study, look, sweep
+from mlap.study import LocalEngine, Study, SweepSettings, forecast, sweep
 from mlap.study.driver import MOST_DEATHS, Started
 from mlap.study.engine import Died, Done, EpochDone, Event, Failed, Job
+from mlap.study.job_runner import JobRunner
 from mlap.study.plan import Plan
-from mlap.study.work import Workbench
 from mlap.training import Epoch, Recipe, load_run, train
 from mlap.training.run import LAST
 
@@ -42,13 +42,13 @@ def untimed(history: list[Epoch]) -> list[tuple[float, ...]]:
 def test_a_sweep_runs_what_is_missing(tmp_path: Path, data: tuple[str, GraphSet]) -> None:
     source, graphs = data
     study = tmp_path / "new" / "study.db"
-    before = look(tiny_plan(seed="0-1"), graphs, study)
+    before = forecast(tiny_plan(seed="0-1"), graphs, study)
     assert (before.done, before.failed, len(before.pending)) == (0, 0, 2)
     assert not study.exists()
 
     events: list[Started | Event] = []
     first = InProcessEngine(2)
-    outcome = sweep(tiny_plan(seed="0-1"), source, study, engine=first, on_event=events.append)
+    outcome = sweep(tiny_plan(seed="0-1"), SweepSettings(source, study), engine=first, on_event=events.append)
     assert (outcome.total, outcome.done, outcome.ran, outcome.failures) == (2, 2, 2, [])
     assert first.closed
     assert [type(event) for event in events] == [Started, Started, EpochDone, EpochDone, Done] + [EpochDone] * 2 + [
@@ -56,9 +56,9 @@ def test_a_sweep_runs_what_is_missing(tmp_path: Path, data: tuple[str, GraphSet]
     ]
 
     wider = tiny_plan(seed="0-2")
-    assert [recipe.seed for recipe in look(wider, graphs, study).pending] == [2]
+    assert [recipe.seed for recipe in forecast(wider, graphs, study).pending] == [2]
     second = InProcessEngine()
-    outcome = sweep(wider, source, study, engine=second, graphs=graphs)
+    outcome = sweep(wider, SweepSettings(source, study), engine=second, graphs=graphs)
     assert (outcome.total, outcome.done, outcome.ran) == (3, 3, 1)
     assert [job.recipe["seed"] for job in second.submitted] == [2]
 
@@ -75,9 +75,9 @@ def test_a_sweep_runs_what_is_missing(tmp_path: Path, data: tuple[str, GraphSet]
 
 def test_other_data_are_other_runs_of_the_same_study(tmp_path: Path, data: tuple[str, GraphSet]) -> None:
     study = tmp_path / "s.db"
-    sweep(tiny_plan(), data[0], study, engine=InProcessEngine())
+    sweep(tiny_plan(), SweepSettings(data[0], study), engine=InProcessEngine())
     packed.save(synthetic(6, seed=1), tmp_path / "other.graphs")
-    outcome = sweep(tiny_plan(), str(tmp_path / "other.graphs"), study, engine=InProcessEngine())
+    outcome = sweep(tiny_plan(), SweepSettings(str(tmp_path / "other.graphs"), study), engine=InProcessEngine())
     assert outcome.ran == 1
     with Study.open(study) as opened:
         assert len({run.fingerprint for run in opened.runs()}) == len(opened.runs()) == 2
@@ -85,18 +85,18 @@ def test_other_data_are_other_runs_of_the_same_study(tmp_path: Path, data: tuple
 
 def test_models_are_kept_on_request(tmp_path: Path, data: tuple[str, GraphSet]) -> None:
     study = tmp_path / "s.db"
-    sweep(tiny_plan(), data[0], study, engine=InProcessEngine(), keep_models=True)
+    sweep(tiny_plan(), SweepSettings(data[0], study, keep_models=True), engine=InProcessEngine())
     with Study.open(study) as opened:
         (run,) = opened.runs()
     folder = tmp_path / "s.db.runs" / run.hash
     assert load_run(folder).recipe == run.recipe
     assert not (folder / LAST).exists()
-    sweep(tiny_plan(), data[0], study, engine=InProcessEngine())
+    sweep(tiny_plan(), SweepSettings(data[0], study), engine=InProcessEngine())
     assert load_run(folder).recipe == run.recipe  # kept is kept
 
 
 def test_a_run_has_the_threads_that_the_user_gives_it(tmp_path: Path, data: tuple[str, GraphSet]) -> None:
-    sweep(tiny_plan(), data[0], tmp_path / "s.db", engine=LocalEngine(1, cpus=2), keep_models=True)
+    sweep(tiny_plan(), SweepSettings(data[0], tmp_path / "s.db", keep_models=True), engine=LocalEngine(1, cpus=2))
     (folder,) = (tmp_path / "s.db.runs").iterdir()
     assert load_run(folder).config["threads"] == 2
 
@@ -106,13 +106,13 @@ def test_what_a_killed_driver_did_not_clear_up_is_cleared_up(
     tmp_path: Path, data: tuple[str, GraphSet], keep_models: bool
 ) -> None:
     study, runs = tmp_path / "s.db", tmp_path / "s.db.runs"
-    sweep(tiny_plan(), data[0], study, engine=InProcessEngine(), keep_models=True)
+    sweep(tiny_plan(), SweepSettings(data[0], study, keep_models=True), engine=InProcessEngine())
     (folder,) = runs.iterdir()
     (folder / LAST).touch()  # killed before it cleared up
     (folder / ".last.ckpt.123").touch()
     (runs / "gone-abc").mkdir()  # killed while it did
     (runs / "gone-abc" / "config.json").touch()
-    sweep(tiny_plan(), data[0], study, engine=InProcessEngine(), keep_models=keep_models)
+    sweep(tiny_plan(), SweepSettings(data[0], study, keep_models=keep_models), engine=InProcessEngine())
     if keep_models:
         assert list(runs.iterdir()) == [folder]
         names = {path.name for path in folder.iterdir()}
@@ -124,17 +124,17 @@ def test_what_a_killed_driver_did_not_clear_up_is_cleared_up(
 def test_data_without_labels_or_splits_are_refused(tmp_path: Path) -> None:
     bare = synthetic(2).subset(range(5))
     with pytest.raises(UsageError, match="has no split 'train'"):
-        sweep(tiny_plan(), "x", tmp_path / "s.db", graphs=bare)
+        sweep(tiny_plan(), SweepSettings("x", tmp_path / "s.db"), graphs=bare)
     bare = dataclasses.replace(bare, y=None, task=None)
     with pytest.raises(UsageError, match="has no labels"):
-        sweep(tiny_plan(), "x", tmp_path / "s.db", graphs=bare)
+        sweep(tiny_plan(), SweepSettings("x", tmp_path / "s.db"), graphs=bare)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_is_no_study_is_left_alone(tmp_path: Path, data: tuple[str, GraphSet]) -> None:
     (tmp_path / "s.db").write_text("precious " * 20)
     with pytest.raises(DataError, match="is not a study"):
-        sweep(tiny_plan(), data[0], tmp_path / "s.db", engine=InProcessEngine())
+        sweep(tiny_plan(), SweepSettings(data[0], tmp_path / "s.db"), engine=InProcessEngine())
     assert (tmp_path / "s.db").read_text() == "precious " * 20
     assert [path.name for path in tmp_path.iterdir()] == ["s.db"]
 
@@ -147,7 +147,7 @@ def test_one_bad_run_stops_no_other_and_is_retried_on_request(tmp_path: Path, da
     study = tmp_path / "s.db"
     # A learning rate of 100 sends the weights to infinity: a run that fails by itself.
     plan = tiny_plan(lr="100,0.001", norm="none", layers=12, epochs=5, dropout=0)
-    outcome = sweep(plan, source, study, engine=InProcessEngine())
+    outcome = sweep(plan, SweepSettings(source, study), engine=InProcessEngine())
     assert (outcome.total, outcome.done, len(outcome.failures)) == (2, 1, 1)
     (failure,) = outcome.failures
     assert failure.recipe.lr == 100
@@ -158,10 +158,10 @@ def test_one_bad_run_stops_no_other_and_is_retried_on_request(tmp_path: Path, da
     assert failure.traceback.startswith("Traceback")
 
     again = InProcessEngine()
-    assert sweep(plan, source, study, engine=again).done == 1
+    assert sweep(plan, SweepSettings(source, study), engine=again).done == 1
     assert again.submitted == []
-    assert len(look(plan, graphs, study, retry_failed=True).pending) == 1
-    outcome = sweep(plan, source, study, engine=again, retry_failed=True)
+    assert len(forecast(plan, graphs, study, retry_failed=True).pending) == 1
+    outcome = sweep(plan, SweepSettings(source, study, retry_failed=True), engine=again)
     assert [job.hash for job in again.submitted] == [failure.hash]
     assert [run.error for run in outcome.failures] == [failure.error]
 
@@ -175,7 +175,9 @@ def test_a_worker_may_die_but_not_for_ever(tmp_path: Path, data: tuple[str, Grap
             return Died(job.hash, "the worker was killed by SIGKILL")
         return None
 
-    outcome = sweep(tiny_plan(seed="0-2"), data[0], tmp_path / "s.db", engine=InProcessEngine(2, instead))
+    outcome = sweep(
+        tiny_plan(seed="0-2"), SweepSettings(data[0], tmp_path / "s.db"), engine=InProcessEngine(2, instead)
+    )
     assert outcome.done == 2
     assert [(run.seed, run.error) for run in outcome.failures] == [(1, "the worker was killed by SIGKILL, 3 times")]
 
@@ -186,7 +188,7 @@ def test_what_a_broken_engine_was_running_is_planned_again(tmp_path: Path, data:
 
     engine = InProcessEngine(2, instead)
     with pytest.raises(KeyboardInterrupt):
-        sweep(tiny_plan(seed="0-2"), data[0], tmp_path / "s.db", engine=engine)
+        sweep(tiny_plan(seed="0-2"), SweepSettings(data[0], tmp_path / "s.db"), engine=engine)
     assert engine.closed
     with Study.open(tmp_path / "s.db") as opened:
         assert {run.status for run in opened.runs()} == {"planned"}
@@ -196,14 +198,14 @@ def test_what_a_broken_engine_was_running_is_planned_again(tmp_path: Path, data:
 # ---- what a worker does --------------------------------------------------------------------------------------------
 
 
-def make_job(data: tuple[str, GraphSet], work_dir: Path, **fields: object) -> Job:
+def make_job(data: tuple[str, GraphSet], run_dir: Path, **fields: object) -> Job:
     recipe = Recipe.of({"width": 8, "epochs": 3, "layers": 2, **fields})
-    return Job("h", recipe.as_dict(), data[0], {}, None, data[1].fingerprint, str(work_dir), "cpu")
+    return Job("h", recipe.as_dict(), data[0], {}, None, data[1].fingerprint, str(run_dir), "cpu")
 
 
 def test_a_worker_refuses_data_that_have_changed(tmp_path: Path, data: tuple[str, GraphSet]) -> None:
     job = make_job(data, tmp_path / "run")
-    answer = Workbench().perform(Job(**{**dataclasses.asdict(job), "fingerprint": "0" * 16}), lambda _: None)
+    answer = JobRunner().run(Job(**{**dataclasses.asdict(job), "fingerprint": "0" * 16}), lambda _: None)
     assert isinstance(answer, Failed)
     assert "is not what the sweep was planned on" in answer.error
     assert not (tmp_path / "run").exists()
@@ -211,18 +213,18 @@ def test_a_worker_refuses_data_that_have_changed(tmp_path: Path, data: tuple[str
 
 def test_a_damaged_checkpoint_is_started_over(tmp_path: Path, data: tuple[str, GraphSet]) -> None:
     job = make_job(data, tmp_path / "run")
-    first = Workbench().perform(job, lambda _: None)
+    first = JobRunner().run(job, lambda _: None)
     assert isinstance(first, Done)
     checkpoint = tmp_path / "run" / LAST
     checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
-    second = Workbench().perform(job, lambda _: None)
+    second = JobRunner().run(job, lambda _: None)
     assert isinstance(second, Done)
     assert second.result == first.result
 
 
 def test_an_unexpected_error_has_its_kind(tmp_path: Path, data: tuple[str, GraphSet]) -> None:
     (tmp_path / "run").touch()
-    answer = Workbench().perform(make_job(data, tmp_path / "run"), lambda _: None)
+    answer = JobRunner().run(make_job(data, tmp_path / "run"), lambda _: None)
     assert isinstance(answer, Failed)
     assert answer.error.startswith(("FileExistsError: ", "NotADirectoryError: "))
     assert "Traceback" in answer.traceback
@@ -236,6 +238,7 @@ SEED = int(os.environ.get("MLAP_SOAK_SEED", "0"))
 WAYS = ("worker", "driver", "interrupt", "group")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="the test forks")
 def test_a_sweep_that_is_killed_again_and_again_ends_with_the_same_rows(
     tmp_path: Path, data: tuple[str, GraphSet]
@@ -254,7 +257,7 @@ def test_a_sweep_that_is_killed_again_and_again_ends_with_the_same_rows(
             wait_for(lambda target=target: driver.finished() >= target or not driver.alive())
             if kill == 0:
                 with pytest.raises(MlapError, match=rf"in use by another sweep \(process {driver.pid} on"):
-                    sweep(plan, source, study, graphs=graphs)
+                    sweep(plan, SweepSettings(source, study), graphs=graphs)
             time.sleep(chance.uniform(0, 0.3))
             driver.disturb(WAYS[kill] if kill < len(WAYS) else chance.choice(WAYS), chance)
         assert driver.wait() == 0
@@ -284,7 +287,7 @@ class Driver:
         def work() -> None:
             os.setsid()
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            sweep(plan, source, study, graphs=graphs, engine=LocalEngine(2))
+            sweep(plan, SweepSettings(source, study), graphs=graphs, engine=LocalEngine(2))
 
         self._work: Callable[[], None] = work
         self.pid = fork(work)

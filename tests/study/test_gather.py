@@ -13,9 +13,9 @@ from mlap.errors import DataError, UsageError
 from mlap.report.render import to_csv
 from mlap.report.tables import runs_table
 from mlap.study import RunRecord
-from mlap.study.gather import gather, read_runs
+from mlap.study.gather import _RECIPE, gather, read_runs
 
-VERSIONS = {"mlap": "0.1.0", "torch": "2.13.0+cpu"}
+VERSIONS = {"mlap": "0.1.0", "source": "0123456789ab@0123456789ab", "torch": "2.13.0+cpu"}
 #: every state a run can be in, and recipes that differ in numbers, names and truth values
 RUNS = [
     *cell("naive", [0.5, 0.25], [0.125, None], layers=3, lr=1e-4, residual=True),
@@ -34,6 +34,13 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     path = file_of(RUNS, tmp_path / "runs.csv")
     assert read_runs(path) == RUNS
     assert file_of(gather([path]), tmp_path / "again.csv").read_bytes() == path.read_bytes()
+
+
+def test_a_file_from_before_a_field_of_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A field that recipes gained later is at its default where a file does not have it."""
+    path = file_of(RUNS, tmp_path / "runs.csv")
+    monkeypatch.setattr("mlap.study.gather._RECIPE", (*_RECIPE, "later"))
+    assert read_runs(path) == RUNS
 
 
 def test_several_files_are_taken_together(tmp_path: Path) -> None:
@@ -77,6 +84,6 @@ def test_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["synthetic", "molhiv", "nci83", "nci83_seeds", "nci83_splits"])
 def test_the_results_of_this_project(name: str) -> None:
     """Every line is as it was written: a run's hash covers its recipe and its data."""
-    runs = read_runs(Path(__file__).parents[2] / "results" / f"{name}_runs.csv")
+    runs = read_runs(Path(__file__).parents[2] / "research" / "results" / f"{name}_runs.csv")
     assert {found.status for found in runs} == {"done"}
     assert len({found.hash for found in runs}) == len(runs)

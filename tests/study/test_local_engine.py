@@ -170,5 +170,5 @@ def test_there_are_as_many_workers_as_the_cores_have_room_for(
 
 @pytest.mark.parametrize("cpus", [0, 0.5, 1.5, -1, float("nan"), float("inf")])
 def test_half_a_thread_is_refused(cpus: float) -> None:
-    with pytest.raises(UsageError, match="--cpus-per-run must be a whole number of threads on this machine"):
+    with pytest.raises(UsageError, match="whole number of threads on this machine"):
         LocalEngine(cpus=cpus)

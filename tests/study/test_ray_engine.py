@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from study_tools import InProcessEngine, scores, tiny_graphs, tiny_plan, wait_for
 
-import mlap
+from mlap import provenance
 from mlap.errors import MlapError, UsageError
 from mlap.graphs import GraphSet
-from mlap.study import RayEngine, Study, run_hash, sweep
+from mlap.study import RayEngine, Study, SweepSettings, run_hash, sweep
 from mlap.study.driver import Started
 from mlap.study.engine import Died, Done, EpochDone, Event, Failed, Job
 from mlap.study.ray_engine import room
@@ -99,8 +99,8 @@ def test_epochs_are_told_and_the_result_is_that_of_training_here(
         epoch.train_loss for epoch in alone.history
     ]
     assert len(epochs) == len(done.history) == 3
-    assert load_run(job.work_dir).config["threads"] == 1
-    assert {path.name for path in Path(job.work_dir).iterdir()} == {
+    assert load_run(job.run_dir).config["threads"] == 1
+    assert {path.name for path in Path(job.run_dir).iterdir()} == {
         *("config.json", "history.csv", "last.ckpt", "model.safetensors", "result.json")
     }
 
@@ -114,9 +114,9 @@ def test_a_node_that_does_not_see_the_study_sends_the_model(
     done = finish(engine)[-1]
     assert isinstance(done, Done)
     own = run_directory(job, "another disk")
-    assert own != Path(job.work_dir)
+    assert own != Path(job.run_dir)
     assert not own.exists()
-    run = load_run(job.work_dir)
+    run = load_run(job.run_dir)
     assert run.recipe == Recipe.of(job.recipe)
     assert run.result == done.result
     expected = train(run.recipe, data[1]).network.state_dict()
@@ -157,7 +157,7 @@ def test_a_run_goes_on_after_its_last_epoch_when_its_worker_dies(
     assert isinstance(died, Died)
     assert died.reason.startswith("the Ray worker is gone (")
     assert "\n" not in died.reason
-    reached = len(load_run(job.work_dir).history)
+    reached = len(load_run(job.run_dir).history)
     assert 0 < reached < 60
     engine.submit(job)
     *epochs, done = finish(engine)
@@ -169,13 +169,14 @@ def test_a_run_goes_on_after_its_last_epoch_when_its_worker_dies(
     assert done.result == dataclasses.asdict(train(Recipe.of(recipe), data[1]).result)
 
 
-def test_a_driver_of_another_version_is_refused(
+def test_a_driver_with_other_sources_is_refused(
     cluster: Any, data: tuple[str, GraphSet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mlap, "__version__", "0.0.0")
+    monkeypatch.setattr("mlap.study.ray_engine.source_id", lambda: "0123456789ab@beef")
     other = RayEngine(workers=1)
     other.submit(make_job(data, tmp_path))
-    with pytest.raises(MlapError, match=r"a Ray worker cannot start: .*the driver has mlap 0\.0\.0 but the node"):
+    theirs = rf"the sources 0123456789ab@beef, but the node .* {provenance.source_digest()}"
+    with pytest.raises(MlapError, match=f"a Ray worker cannot start: .*{theirs}"):
         finish(other)
     other.close()
 
@@ -199,17 +200,19 @@ def test_a_run_has_as_many_threads_as_it_reserves(cluster: Any, data: tuple[str,
             job = make_job(data, tmp_path)
             engine.submit(job)
             assert isinstance(finish(engine)[-1], Done)
-            assert load_run(job.work_dir).config["threads"] == 2
+            assert load_run(job.run_dir).config["threads"] == 2
     finally:
         cluster.remove_node(larger)
 
 
+@pytest.mark.slow
 def test_a_node_is_killed_and_every_run_is_there_as_if_it_had_not_been(
     cluster: Any, engine: RayEngine, data: tuple[str, GraphSet], tmp_path: Path
 ) -> None:
     engine.close()  # its worker has the place of another
     graphs = data[1]
-    plan = tiny_plan(architecture="naive,mlap-sum", epochs=30, seed="0-1", layers=2)
+    # Many epochs: no run is over before its node is really gone.
+    plan = tiny_plan(architecture="naive,mlap-sum", epochs=200, seed="0-1", layers=2)
     running: set[str] = set()
     events: list[Started | Event] = []
     ray_engine = RayEngine(graphs=graphs)
@@ -228,17 +231,15 @@ def test_a_node_is_killed_and_every_run_is_there_as_if_it_had_not_been(
     # The data are where no worker finds them: it has them from the driver.
     outcome = sweep(
         plan,
-        "nowhere.graphs",
-        tmp_path / "ray.db",
+        SweepSettings("nowhere.graphs", tmp_path / "ray.db", keep_models=True),
         engine=ray_engine,
         graphs=graphs,
         on_event=on_event,
-        keep_models=True,
     )
     assert cluster.second is None
     assert (outcome.total, outcome.done, outcome.ran, outcome.failures) == (4, 4, 4, [])
     assert sum(isinstance(event, Died) for event in events) == 1
-    sweep(plan, data[0], tmp_path / "here.db", engine=InProcessEngine(), graphs=graphs)
+    sweep(plan, SweepSettings(data[0], tmp_path / "here.db"), engine=InProcessEngine(), graphs=graphs)
     with Study.open(tmp_path / "ray.db") as on_ray, Study.open(tmp_path / "here.db") as here:
         assert scores(on_ray.runs()) == scores(here.runs())
         for run in on_ray.runs():
@@ -282,10 +283,10 @@ def test_room_is_what_fits_when_runs_are_placed_one_by_one(
 @pytest.mark.parametrize(
     ("share", "message"),
     [
-        ({"cpus": -1}, "--cpus-per-run must be 0 or at least 0.0001, got -1"),
-        ({"gpus": float("nan")}, "--gpus-per-run must be 0 or at least 0.0001, got nan"),
-        ({"gpus": 1.5}, "--gpus-per-run must be a whole number where it is more than 1, got 1.5"),
-        ({"cpus": 0}, "are both 0"),
+        ({"cpus": -1}, "cpus must be 0 or at least 0.0001, got -1"),
+        ({"gpus": float("nan")}, "gpus must be 0 or at least 0.0001, got nan"),
+        ({"gpus": 1.5}, "gpus must be a whole number where it is more than 1, got 1.5"),
+        ({"cpus": 0}, "both 0"),
     ],
 )
 def test_an_impossible_share_is_refused(share: dict[str, float], message: str) -> None:

@@ -19,9 +19,9 @@ from study_tools import InProcessEngine, tiny_graphs
 from mlap.errors import DataError, UsageError
 from mlap.graphs import GraphSet
 from mlap.names import PAPER_ARCHITECTURES
-from mlap.study import Plan, RunRecord, Study, run_hash, sweep
+from mlap.study import Plan, RunRecord, Study, SweepSettings, run_hash, sweep
 from mlap.study.engine import Died, Done, Event, Failed, Job
-from mlap.study.search import Range, Search, Space, look, propose, search
+from mlap.study.search import Range, Search, Space, propose, search, search_state
 from mlap.training import Recipe
 
 pytest.importorskip("optuna", reason="optuna is not installed: pip install 'mlap[hpo]'")
@@ -139,25 +139,26 @@ def test_a_search_trains_what_it_proposes(tmp_path: Path, data: tuple[str, Graph
     source, graphs = data
     study = tmp_path / "s.db"
     space = tiny_space()
-    assert look(space, 4, graphs, study).trials == []
+    assert search_state(space, 4, graphs, study).trials == []
     assert not study.exists()
-    looks: list[Search] = []
-    found = search(space, 4, source, study, engine=InProcessEngine(2), on_outlook=looks.append)
-    assert (looks[0].done, found.done, found.failed, found.ran) == (0, 4, 0, 4)
+    found = search(space, 4, SweepSettings(source, study), engine=InProcessEngine(2))
+    assert (found.done, found.failed, found.ran, found.left) == (4, 0, 4, 0)
     (number, best), *others = found.ranking
     assert best.valid_score is not None
     assert all(best.valid_score <= (other.valid_score or 0) for _, other in others)
     assert found.trials[number - 1] == best
     # Its trials are runs like any other: a sweep of the best recipe has nothing to run.
     plan = Plan.of("synthetic", **best.recipe.as_dict())
-    assert sweep(plan, source, study, engine=InProcessEngine()).ran == 0
+    assert sweep(plan, SweepSettings(source, study), engine=InProcessEngine()).ran == 0
     assert [path.name for path in tmp_path.iterdir()] == ["s.db"]
 
 
 def test_a_search_that_is_stopped_ends_as_if_it_had_not_been(tmp_path: Path, data: tuple[str, GraphSet]) -> None:
     source, graphs = data
     space = tiny_space(lr="1e-4..1e-2:log", dropout="0..0.6")
-    whole = search(space, 16, source, tmp_path / "whole.db", engine=InProcessEngine(1, pretend()), graphs=graphs)
+    whole = search(
+        space, 16, SweepSettings(source, tmp_path / "whole.db"), engine=InProcessEngine(1, pretend()), graphs=graphs
+    )
     assert len(set(recipes(whole))) == 16
 
     answered: Counter[str] = Counter()
@@ -173,7 +174,7 @@ def test_a_search_that_is_stopped_ends_as_if_it_had_not_been(tmp_path: Path, dat
     stopped = 0
     while True:
         try:
-            found = search(space, 16, source, study, engine=InProcessEngine(1, stops), graphs=graphs)
+            found = search(space, 16, SweepSettings(source, study), engine=InProcessEngine(1, stops), graphs=graphs)
             break
         except KeyboardInterrupt:
             stopped += 1
@@ -182,9 +183,11 @@ def test_a_search_that_is_stopped_ends_as_if_it_had_not_been(tmp_path: Path, dat
     assert [trial.valid_score for trial in found.trials] == [trial.valid_score for trial in whole.trials]
     assert found.ranking[0][1].recipe == whole.ranking[0][1].recipe
     # Going on to more trials is the same as having asked for them at once.
-    longer = search(space, 16, source, tmp_path / "more.db", engine=InProcessEngine(1, pretend()), graphs=graphs)
+    longer = search(
+        space, 16, SweepSettings(source, tmp_path / "more.db"), engine=InProcessEngine(1, pretend()), graphs=graphs
+    )
     again = InProcessEngine(1, pretend())
-    more = search(space, 19, source, tmp_path / "more.db", engine=again, graphs=graphs)
+    more = search(space, 19, SweepSettings(source, tmp_path / "more.db"), engine=again, graphs=graphs)
     assert len(again.submitted) == more.ran == 3
     assert recipes(more)[:16] == recipes(longer) == recipes(whole)
 
@@ -196,7 +199,7 @@ def test_another_seed_or_sampler_proposes_something_else(tmp_path: Path, data: t
         engine = InProcessEngine(1, pretend())
         space = Space.of("synthetic")
         found[seed, sampler] = search(
-            space, 14, data[0], study, engine=engine, graphs=data[1], seed=seed, sampler=sampler
+            space, 14, SweepSettings(data[0], study), engine=engine, graphs=data[1], seed=seed, sampler=sampler
         )
     assert recipes(found[0, "tpe"]) != recipes(found[1, "tpe"])
     # The first ten trials are at random, with either sampler; what follows is judged by them.
@@ -207,7 +210,9 @@ def test_the_sampler_learns(tmp_path: Path, data: tuple[str, GraphSet]) -> None:
     def mean_of_last(sampler: str) -> float:
         study = tmp_path / f"{sampler}.db"
         engine = InProcessEngine(2, pretend())
-        found = search(Space.of("synthetic"), 40, data[0], study, engine=engine, graphs=data[1], sampler=sampler)
+        found = search(
+            Space.of("synthetic"), 40, SweepSettings(data[0], study), engine=engine, graphs=data[1], sampler=sampler
+        )
         return sum(valley(recipe) for recipe in recipes(found)[20:]) / 20
 
     assert mean_of_last("tpe") < 0.7 * mean_of_last("random")
@@ -220,9 +225,13 @@ def test_higher_is_better_where_the_task_says_so(tmp_path: Path, data: tuple[str
     assert other.task is not None
     assert other.task.higher_is_better
     engine = InProcessEngine(1, pretend(lambda recipe: -valley(recipe)))
-    found = search(Space.of("synthetic"), 14, source, tmp_path / "s.db", engine=engine, graphs=other)
+    found = search(Space.of("synthetic"), 14, SweepSettings(source, tmp_path / "s.db"), engine=engine, graphs=other)
     lower = search(
-        Space.of("synthetic"), 14, source, tmp_path / "l.db", engine=InProcessEngine(1, pretend()), graphs=graphs
+        Space.of("synthetic"),
+        14,
+        SweepSettings(source, tmp_path / "l.db"),
+        engine=InProcessEngine(1, pretend()),
+        graphs=graphs,
     )
     assert recipes(found) == recipes(lower)
     scores = [trial.valid_score or 0 for _, trial in found.ranking]
@@ -236,13 +245,13 @@ def test_test_scores_decide_nothing(tmp_path: Path, data: tuple[str, GraphSet]) 
     for poisoned in (False, True):
         study = tmp_path / f"{poisoned}.db"
         engine = InProcessEngine(1, pretend(test=0.0 if poisoned else 0.5))
-        search(space, 12, source, study, engine=engine, graphs=graphs)
+        search(space, 12, SweepSettings(source, study), engine=engine, graphs=graphs)
         if poisoned:
             with sqlite3.connect(study) as connection:
                 connection.execute("UPDATE runs SET test_score = valid_score * -1e9")
             connection.close()
         engine = InProcessEngine(1, pretend(test=-1e9 if poisoned else 0.5))
-        found[poisoned] = search(space, 18, source, study, engine=engine, graphs=graphs)
+        found[poisoned] = search(space, 18, SweepSettings(source, study), engine=engine, graphs=graphs)
     assert recipes(found[True]) == recipes(found[False])
     assert [run.hash for _, run in found[True].ranking] == [run.hash for _, run in found[False].ranking]
 
@@ -259,22 +268,22 @@ def test_failures_count_are_not_followed_and_are_retried_on_request(tmp_path: Pa
         return pretend()(job)
 
     space, study = tiny_space(lr="1e-4..1e-2:log"), tmp_path / "s.db"
-    found = search(space, 14, data[0], study, engine=InProcessEngine(1, instead), graphs=data[1])
+    found = search(space, 14, SweepSettings(data[0], study), engine=InProcessEngine(1, instead), graphs=data[1])
     assert found.done + found.failed == 14
     assert found.failed > 0
     assert {trial.recipe.norm for _, trial in found.ranking} == {"graph"}
     assert {trial.recipe.layers for _, trial in found.ranking} == {2}
     engine = InProcessEngine(1, pretend())
-    assert search(space, 14, data[0], study, engine=engine, graphs=data[1]).failed == found.failed
+    assert search(space, 14, SweepSettings(data[0], study), engine=engine, graphs=data[1]).failed == found.failed
     assert engine.submitted == []
-    retried = search(space, 14, data[0], study, engine=engine, graphs=data[1], retry_failed=True)
+    retried = search(space, 14, SweepSettings(data[0], study, retry_failed=True), engine=engine, graphs=data[1])
     assert (retried.failed, retried.ran, len(engine.submitted)) == (0, found.failed, found.failed)
 
 
 def test_a_recipe_that_is_proposed_twice_is_run_once(tmp_path: Path, data: tuple[str, GraphSet]) -> None:
     space = Space.of("synthetic", architecture="naive", layers="1..2", width=8, norm="none", dropout=0, lr="0.1,0.2")
     engine = InProcessEngine(3, pretend())
-    found = search(space, 12, data[0], tmp_path / "s.db", engine=engine, graphs=data[1])
+    found = search(space, 12, SweepSettings(data[0], tmp_path / "s.db"), engine=engine, graphs=data[1])
     assert found.done == len(found.trials) == 12
     assert len({job.hash for job in engine.submitted}) == len(engine.submitted) == found.ran <= 4
     assert len(found.ranking) == found.ran
@@ -284,14 +293,19 @@ def test_runs_of_a_grid_are_used_but_are_not_trials(tmp_path: Path, data: tuple[
     source, graphs = data
     study = tmp_path / "s.db"
     fields = {"architecture": "naive", "layers": "1-2", "width": 8, "norm": "none", "dropout": 0, "lr": "0.1,0.2"}
-    sweep(Plan.of("synthetic", **fields), source, study, engine=InProcessEngine(1, pretend()), graphs=graphs)
+    sweep(
+        Plan.of("synthetic", **fields),
+        SweepSettings(source, study),
+        engine=InProcessEngine(1, pretend()),
+        graphs=graphs,
+    )
     space = Space.of("synthetic", **fields)
-    assert look(space, 5, graphs, study).trials == []
+    assert search_state(space, 5, graphs, study).trials == []
     engine = InProcessEngine(1, pretend())
-    found = search(space, 5, source, study, engine=engine, graphs=graphs)
+    found = search(space, 5, SweepSettings(source, study), engine=engine, graphs=graphs)
     assert (found.done, found.ran, engine.submitted) == (5, 0, [])
     # Another space is another search.
-    assert look(Space.of("synthetic"), 5, graphs, study).trials == []
+    assert search_state(Space.of("synthetic"), 5, graphs, study).trials == []
 
 
 def test_a_worker_that_dies_costs_nothing(tmp_path: Path, data: tuple[str, GraphSet]) -> None:
@@ -304,7 +318,11 @@ def test_a_worker_that_dies_costs_nothing(tmp_path: Path, data: tuple[str, Graph
         return Died(job.hash, "gone")
 
     found = search(
-        Space.of("synthetic"), 6, data[0], tmp_path / "s.db", engine=InProcessEngine(2, instead), graphs=data[1]
+        Space.of("synthetic"),
+        6,
+        SweepSettings(data[0], tmp_path / "s.db"),
+        engine=InProcessEngine(2, instead),
+        graphs=data[1],
     )
     assert (found.done, found.failed, found.ran) == (6, 0, 6)
 
@@ -329,16 +347,16 @@ def test_running_trials_count() -> None:
 
 def test_wrong_calls(tmp_path: Path, data: tuple[str, GraphSet], monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="unknown sampler 'gp'"):
-        search(tiny_space(), 3, data[0], tmp_path / "s.db", sampler="gp")
+        search(tiny_space(), 3, SweepSettings(data[0], tmp_path / "s.db"), sampler="gp")
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(UsageError, match=r"pip install 'mlap\[hpo\]'"):
-        search(tiny_space(), 3, data[0], tmp_path / "s.db")
+        search(tiny_space(), 3, SweepSettings(data[0], tmp_path / "s.db"))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_study_says_what_was_searched(tmp_path: Path, data: tuple[str, GraphSet]) -> None:
     space = tiny_space()
-    search(space, 3, data[0], tmp_path / "s.db", engine=InProcessEngine(1, pretend()), graphs=data[1])
+    search(space, 3, SweepSettings(data[0], tmp_path / "s.db"), engine=InProcessEngine(1, pretend()), graphs=data[1])
     with Study.open(tmp_path / "s.db") as study:
         assert len(study.trials(space.key(data[1].fingerprint))) == 3
         assert study.trials("another") == []

@@ -5,16 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import shutil
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from study_tools import tiny_plan
+from study_tools import fork, tiny_plan
 
 from mlap.errors import DataError, MlapError, UsageError
 from mlap.graphs import synthetic
+from mlap.provenance import made_by
 from mlap.study import schema, store
 from mlap.study.engine import Done, Failed
 from mlap.study.store import Study, run_hash
@@ -179,24 +183,56 @@ def pragma(path: Path, name: str) -> object:
     return value
 
 
-@pytest.mark.parametrize("write", [False, True])
-def test_a_study_of_version_1_is_brought_up_to_date(tmp_path: Path, write: bool) -> None:
+def check_version_1(study: Study) -> None:
+    (run,) = study.runs()
+    assert (run.hash, run.data_name, run.architecture, run.layers) == ("cafe", "ogbg-molhiv", "naive", 3)
+    assert (run.valid_score, run.test_score, run.higher_is_better) == (0.75, 0.7, True)
+    assert [epoch.valid_score for epoch in study.history("cafe")] == [0.75]
+    assert run.options == {}
+    assert study.plans() == []
+
+
+def test_a_study_of_version_1_is_brought_up_to_date_when_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     write_sql(path, VERSION_1)
     for _ in range(2):
-        with Study.create(path) if write else Study.open(path) as study:
-            (run,) = study.runs()
-            assert (run.hash, run.data_name, run.architecture, run.layers) == ("cafe", "ogbg-molhiv", "naive", 3)
-            assert (run.valid_score, run.test_score, run.higher_is_better) == (0.75, 0.7, True)
-            assert [epoch.valid_score for epoch in study.history("cafe")] == [0.75]
-            assert run.options == {}
-            assert study.plans() == []
+        with Study.create(path) as study:
+            check_version_1(study)
     assert pragma(path, "user_version") == schema.VERSION
+
+
+def test_a_study_of_version_1_is_read_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    write_sql(path, VERSION_1)
+    before = path.read_bytes()
+    for _ in range(2):
+        with Study.open(path) as study:
+            check_version_1(study)
+            with pytest.raises(MlapError, match="cannot be written"):
+                study.reset()
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["old.db"]
+
+
+def test_plans_of_an_older_study_do_not_say_who_made_them(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    statements = (statement for version in schema.MIGRATIONS[:3] for statement in version)
+    script = ";".join((*statements, f"PRAGMA application_id = {schema.APPLICATION_ID}", "PRAGMA user_version = 3", ""))
+    write_sql(
+        path,
+        script + "INSERT INTO data VALUES ('f', 'n', 's', 'rocauc', 1, '{}');"
+        "INSERT INTO plans (name, axes, fingerprint, started) VALUES ('grid', '{}', 'f', '2022');",
+    )
+    with Study.open(path) as study:
+        assert [plan.made_by for plan in study.plans()] == [None]
+    with Study.create(path) as study:
+        study.plan("grid", {}, [], GRAPHS, "x", {})
+        assert [plan.made_by for plan in study.plans()] == [None, made_by()]
 
 
 def test_an_old_study_has_the_same_tables_as_a_new_one(tmp_path: Path) -> None:
     write_sql(tmp_path / "old.db", VERSION_1)
-    Study.open(tmp_path / "old.db").close()
+    Study.create(tmp_path / "old.db").close()
     Study.create(tmp_path / "new.db").close()
     tables: list[dict[str, object]] = []
     for name in ("old.db", "new.db"):
@@ -215,8 +251,8 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pyt
     broken = (*schema.MIGRATIONS, ("CREATE TABLE fine (id INTEGER)", "CREATE TABLE runs (id INTEGER)"))
     monkeypatch.setattr(schema, "MIGRATIONS", broken)
     monkeypatch.setattr(schema, "VERSION", len(broken))
-    with pytest.raises(DataError, match="could not be brought to version 4: table runs already exists"):
-        Study.open(path)
+    with pytest.raises(DataError, match="could not be brought to version 5: table runs already exists"):
+        Study.create(path)
     assert path.read_bytes() == before
     assert pragma(path, "user_version") == 1
 
@@ -227,7 +263,7 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pyt
 def test_files_that_are_no_studies(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"there is no study .*none\.db"):
         Study.open(tmp_path / "none.db")
-    with pytest.raises(UsageError, match="is a folder; name a file"):
+    with pytest.raises(UsageError, match="is a folder"):
         Study.create(tmp_path)
     text = tmp_path / "notes.txt"
     text.write_text("not a database " * 100)
@@ -254,8 +290,92 @@ def test_files_that_are_no_studies(tmp_path: Path) -> None:
         assert study.runs() == []
 
 
-def test_a_study_is_kept_in_wal_mode(tmp_path: Path) -> None:
+# ---- the journal ---------------------------------------------------------------------------------------------------
+
+
+def write_with_log(path: Path) -> None:
+    """A study of version 1 with a write-ahead log, as earlier versions made them."""
+    write_sql(path, "PRAGMA journal_mode = WAL;" + VERSION_1)
+    assert pragma(path, "journal_mode") == "wal"
+
+
+def test_a_study_has_a_rollback_journal(tmp_path: Path) -> None:
     Study.create(tmp_path / "s.db").close()
-    assert pragma(tmp_path / "s.db", "journal_mode") == "wal"
+    assert pragma(tmp_path / "s.db", "journal_mode") == "delete"
     assert pragma(tmp_path / "s.db", "application_id") == schema.APPLICATION_ID
     assert [path.name for path in tmp_path.iterdir()] == ["s.db"]
+
+
+def test_an_older_study_gets_one_when_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    write_with_log(path)
+    with Study.open(path) as study:
+        check_version_1(study)
+    assert pragma(path, "journal_mode") == "wal"
+    with Study.create(path) as study:
+        check_version_1(study)
+    assert pragma(path, "journal_mode") == "delete"
+    assert [file.name for file in tmp_path.iterdir()] == ["s.db"]
+
+
+def test_what_is_still_in_the_log_of_a_killed_driver_is_not_lost(tmp_path: Path) -> None:
+    write_with_log(tmp_path / "s.db")
+    driver = sqlite3.connect(tmp_path / "s.db")
+    driver.execute("UPDATE runs SET test_score = 0.5")
+    driver.commit()
+    (tmp_path / "killed").mkdir()
+    for name in ("s.db", "s.db-wal"):
+        shutil.copy(tmp_path / name, tmp_path / "killed" / name)
+    driver.close()
+    path = tmp_path / "killed" / "s.db"
+    with Study.open(path) as study:
+        assert [run.test_score for run in study.runs()] == [0.5]
+    with Study.create(path) as study:
+        assert [run.test_score for run in study.runs()] == [0.5]
+    assert [file.name for file in path.parent.iterdir()] == ["s.db"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the test forks")
+@pytest.mark.parametrize("with_log", [False, True])
+def test_a_user_who_may_not_write_reads(tmp_path: Path, with_log: bool) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    if with_log:
+        write_with_log(folder / "s.db")
+    else:
+        write_sql(folder / "s.db", VERSION_1)
+        Study.create(folder / "s.db").close()
+    (folder / "s.db").chmod(0o444)
+    folder.chmod(0o555)
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents:
+        if parent.stat().st_uid == os.getuid() and "pytest-" in str(parent):
+            parent.chmod(0o755)
+
+    def read() -> None:
+        if os.getuid() == 0:  # who may write anywhere
+            os.setuid(65534)
+        with pytest.raises(OSError):  # noqa: PT011 (read-only, or not permitted)
+            (folder / "new").touch()
+        with Study.open(folder / "s.db") as study:
+            check_version_1(study)
+
+    child = fork(read)
+    _, code = os.waitpid(child, 0)
+    folder.chmod(0o755)
+    assert code == 0
+    assert [file.name for file in folder.iterdir()] == ["s.db"]
+
+
+def test_a_reader_waits_for_the_end_of_a_transaction(tmp_path: Path) -> None:
+    """A commit needs the file for itself; who reads meanwhile gets the old rows or the new ones, and no error."""
+    plan = tiny_plan(seed="0-4")
+    with Study.create(tmp_path / "s.db") as writer:
+        writer.plan("grid", plan.axes, plan.recipes(), GRAPHS, "x", {})
+        exclusive = sqlite3.connect(tmp_path / "s.db", isolation_level=None, check_same_thread=False)
+        exclusive.execute("BEGIN EXCLUSIVE")
+        exclusive.execute("UPDATE runs SET status = 'running'")
+        threading.Timer(0.3, lambda: exclusive.execute("COMMIT")).start()
+        with Study.open(tmp_path / "s.db") as reader:
+            assert {run.status for run in reader.runs()} == {"running"}
+        exclusive.close()

@@ -114,7 +114,7 @@ def test_a_run_can_be_read_again(graphs: GraphSet, tmp_path: Path) -> None:
     assert run.config["data"]["source"] == "mine.csv"
     assert run.config["data"]["options"] == {"split": "random"}
     assert run.config["data"]["fingerprint"] == graphs.fingerprint
-    assert set(run.config["versions"]) == {"mlap", "python", "torch", "torch_geometric", "numpy"}
+    assert set(run.config["versions"]) == {"mlap", "source", "python", "torch", "torch_geometric", "numpy"}
     everything = np.arange(len(graphs))
     logits = predict_logits(run.network, graphs, everything)
     assert torch.equal(logits, predict_logits(trained.network, graphs, everything))

@@ -55,7 +55,7 @@ def test_binary_targets_of_one_class_are_left_out() -> None:
     y = np.array([[0, 1], [1, 1], [0, NAN]], dtype=np.float32)
     logits = torch.tensor([[0.1, 3.0], [0.2, 1.0], [0.3, 2.0]])
     assert Objective(task).score(logits, y) == 0.5
-    with pytest.raises(DataError, match="rocauc needs graphs of both classes"):
+    with pytest.raises(DataError, match="both classes"):
         Objective(task).score(logits[2:], y[2:])
 
 
@@ -63,7 +63,7 @@ def test_binary_accuracy_and_loss_ignore_unknown_labels() -> None:
     objective = Objective(Task("binary", 2, "accuracy"))
     y = np.array([[0, NAN], [1, 1]], dtype=np.float32)
     logits = torch.tensor([[1.0, 9.0], [2.0, -1.0]], requires_grad=True)
-    assert objective.score(logits.detach(), y) == pytest.approx(1 / 3)
+    assert objective.score(logits.detach(), y) == 0.25  # the mean of 1/2 and 0/1
     loss = objective.loss(logits, torch.from_numpy(y))
     expected = np.mean([math.log1p(math.exp(1)), math.log1p(math.exp(-2)), math.log1p(math.exp(1))])
     assert loss.item() == pytest.approx(expected)

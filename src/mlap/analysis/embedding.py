@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mlap.analysis.levels import Levels
 from mlap.errors import DataError, UsageError
+from mlap.models.levels import Levels
 
 #: the paper's settings
 LEARNING_RATE = 50
@@ -62,7 +62,9 @@ def tsne_maps(
     if max_graphs is not None and len(rows) > max_graphs:
         rows = np.sort(np.random.RandomState(seed).choice(len(rows), max_graphs, replace=False))
     if len(rows) <= perplexity:
-        raise UsageError(f"t-SNE with perplexity {perplexity:g} needs more graphs than that, got {len(rows)}")
+        raise UsageError(
+            f"t-SNE with perplexity {perplexity:g} needs more graphs than that, got {len(rows)}", field="max_mapped"
+        )
     # scikit-learn renamed the option in 1.5.
     name = "max_iter" if "max_iter" in inspect.signature(TSNE).parameters else "n_iter"
     points = []

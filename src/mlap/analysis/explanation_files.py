@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlap.analysis.explanation import Explanation
 from mlap.analysis.pictures import explanation_plot, explanation_rows, signed
 from mlap.analysis.sketch import MAX_NODES, sketch, symbols_of
 from mlap.errors import UsageError
 from mlap.files import write_whole
 from mlap.graphs import GraphSet
+from mlap.models.explanation import Explanation
 from mlap.plotting import save_plot
 from mlap.training import Objective
 
@@ -49,7 +49,9 @@ def chosen_output(explanation: Explanation, objective: Objective, output: int | 
     if output is None:
         return int(explanation.logits.argmax()) if objective.task.kind == "multiclass" else 0
     if not 0 <= output < len(explanation.logits):
-        raise UsageError(f"there is no output {output}; the network has {len(explanation.logits)}, counted from 0")
+        raise UsageError(
+            f"there is no output {output}; the network has {len(explanation.logits)}, from 0", field="output"
+        )
     return output
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mlap.analysis.explanation import explain
 from mlap.errors import UsageError
 from mlap.graphs import Features, GraphSet
+from mlap.models.explanation import explain
 from mlap.nn import GraphNetwork
 from mlap.statistics import Summary, summarise
 from mlap.training import predict_logits

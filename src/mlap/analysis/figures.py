@@ -46,8 +46,8 @@ def draw_probe(axes: Axes, rows: Sequence[ProbeRow]) -> None:
     places = np.arange(1.0, len(rows) + 1)
     places[-1] += 0.5 if len(rows) > 1 else 0
     # The two are drawn a little apart, so that neither hides the other's error bars.
-    looks = (("train", "test"), (plotting.ORANGE, plotting.BLUE), ("s", "o"), ("white", plotting.BLUE), (-0.06, 0.06))
-    for part, colour, marker, face, aside in zip(*looks, strict=True):
+    styles = (("train", "test"), (plotting.ORANGE, plotting.BLUE), ("s", "o"), ("white", plotting.BLUE), (-0.06, 0.06))
+    for part, colour, marker, face, aside in zip(*styles, strict=True):
         found = [getattr(row, part) for row in rows]
         for chosen, line in ((slice(0, -1), "-"), (slice(-1, None), "none")):
             axes.errorbar(
@@ -186,7 +186,7 @@ def maps_plot(maps: Maps, graphs: GraphSet, of: str) -> Plot:
 # ---- the colours of labels -------------------------------------------------------------------------------------------
 
 
-def _looks(graphs: GraphSet) -> dict[float, tuple[Any, str, str]]:
+def _label_styles(graphs: GraphSet) -> dict[float, tuple[Any, str, str]]:
     """Label → colour, marker and name, in the order in which they are drawn.
 
     As in the paper: the hue of a synthetic graph is its centre type (its marker as well, here) and the brightness its
@@ -228,16 +228,16 @@ def _shade(colour: str, brightness: float) -> tuple[float, ...]:
 
 def _scatter(axes: Axes, points: NDArray[np.float32], labels: NDArray[Any], graphs: GraphSet) -> None:
     size = max(1.0, min(9.0, 4000 / len(points)))
-    looks = _looks(graphs)
-    if not looks:
+    styles = _label_styles(graphs)
+    if not styles:
         axes.scatter(points[:, 0], points[:, 1], c=labels, cmap="cividis", s=size, linewidths=0, rasterized=True)
         return
     if (unknown := np.isnan(labels.astype(np.float64))).any():
         axes.scatter(points[unknown, 0], points[unknown, 1], color=plotting.SKY, s=size, linewidths=0, rasterized=True)
     # In several rounds, so that no class covers the others; but of two classes the second lies on top.
-    rounds = 1 if len(looks) == 2 else 4
+    rounds = 1 if len(styles) == 2 else 4
     for part in range(rounds):
-        for label, (colour, marker, _) in looks.items():
+        for label, (colour, marker, _) in styles.items():
             chosen = points[part::rounds][labels[part::rounds] == label]
             if len(chosen):
                 axes.scatter(
@@ -246,14 +246,14 @@ def _scatter(axes: Axes, points: NDArray[np.float32], labels: NDArray[Any], grap
 
 
 def _legend(graphs: GraphSet, labels: NDArray[Any]) -> list[Line2D]:
-    looks = _looks(graphs)
-    if len(looks) > 45:
+    styles = _label_styles(graphs)
+    if len(styles) > 45:
         return []
     handles = [
         Line2D([], [], linestyle="none", marker=marker, color=colour, label=name)
-        for colour, marker, name in looks.values()
+        for colour, marker, name in styles.values()
     ]
-    if looks and np.isnan(labels.astype(np.float64)).any():
+    if styles and np.isnan(labels.astype(np.float64)).any():
         handles.append(Line2D([], [], linestyle="none", marker="o", color=plotting.SKY, label="unknown"))
     return handles
 

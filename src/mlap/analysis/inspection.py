@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from mlap import plotting
 from mlap.analysis import figures
 from mlap.analysis.embedding import Maps, tsne_maps
-from mlap.analysis.levels import level_representations, num_representations
 from mlap.analysis.probe import EPOCHS, ProbeRow, ProbeScores, probe, questions, summarise_probes
 from mlap.analysis.smoothing import Smoothing, smoothing
 from mlap.analysis.weights import layer_weights
 from mlap.errors import UsageError
 from mlap.graphs import GraphSet, Task
-from mlap.training import Run
+from mlap.models import Run
+from mlap.models.levels import level_representations, num_representations
 from mlap.training.run import check_fits
 
 
@@ -63,6 +63,25 @@ class Inspection:
             plots["tsne"] = figures.maps_plot(self.maps, self.graphs, f"seed {self.runs[0].recipe.seed}")
         return plots
 
+    def as_dict(self) -> dict[str, Any]:
+        """The numbers for JSON, in which there is no NaN."""
+        return {
+            "data": self.graphs.name,
+            "metric": self.task.metric,
+            "seeds": [run.recipe.seed for run in self.runs],
+            "probes": [figures.probe_row(question, row) for question, rows in self.tables.items() for row in rows],
+            "smoothing": [
+                {"seed": run.recipe.seed, **{name: _known(getattr(found, name)) for name in figures.MEASURES}}
+                for run, found in zip(self.runs, self.smoothings, strict=True)
+            ],
+            "layer_weights": None if self.weights is None else self.weights.tolist(),
+            "mapped_graphs": None if self.maps is None else len(self.maps.rows),
+        }
+
+
+def _known(values: Any) -> list[float | None]:
+    return [None if value != value else float(value) for value in values]
+
 
 def inspect_runs(
     runs: Sequence[Run],
@@ -96,7 +115,7 @@ def inspect_runs(
     smoothings: list[Smoothing] = []
     maps: Maps | None = None
     for number, run in enumerate(runs):
-        check_fits(run, graphs)
+        check_fits(run.config, graphs)
         where = f"run {number + 1} of {len(runs)}: "
         steps.begin(where + "representations")
         network = run.network.to(device)
@@ -152,19 +171,21 @@ class _Steps:
 def _check_alike(runs: Sequence[Run]) -> None:
     """Raise unless the runs are seeds of one recipe on the same data."""
     if not runs:
-        raise UsageError("name at least one run to look into")
+        raise UsageError("name at least one run to look into", field="runs")
     first = runs[0]
     for run in runs[1:]:
         for field, value in _identity(run).items():
             if value != (expected := _identity(first)[field]):
                 raise UsageError(
                     f"{run.path} and {first.path} differ in {field} ({value} and {expected}); "
-                    "look into runs of the same recipe at once, which differ in their seeds only"
+                    "look into runs of the same recipe at once, which differ in their seeds only",
+                    field="runs",
                 )
     seeds = [run.recipe.seed for run in runs]
     if len(set(seeds)) < len(seeds):
         raise UsageError(
-            f"the runs have the seeds {', '.join(map(str, seeds))}; runs of the same seed are the same run"
+            f"the runs have the seeds {', '.join(map(str, seeds))}; runs of the same seed are the same run",
+            field="runs",
         )
 
 

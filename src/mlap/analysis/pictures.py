@@ -14,8 +14,8 @@ from matplotlib.patches import Circle, PathPatch
 from numpy.typing import NDArray
 
 from mlap import plotting
-from mlap.analysis.explanation import Explanation
 from mlap.analysis.sketch import Sketch
+from mlap.models.explanation import Explanation
 from mlap.plotting import Plot
 
 Floats = NDArray[np.floating[Any]]

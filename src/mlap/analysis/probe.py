@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from mlap.analysis.levels import Levels
 from mlap.errors import UsageError
 from mlap.graphs import GraphSet, Task
 from mlap.graphs.synthetic import VARIANT
+from mlap.models.levels import Levels
 from mlap.statistics import MannWhitney, Summary, bonferroni, mann_whitney, summarise
 from mlap.training import Objective
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
+import click
 import typer
 
 import mlap
-from mlap.cli import compare, data, evaluate, explain, predict, probe, report, sweep, train
+from mlap.cli import compare, data, embed, evaluate, explain, predict, probe, report, sweep, train
+from mlap.cli.spelling import spelling
 from mlap.errors import MlapError, UsageError
+from mlap.names import load_plugins
 
 app = typer.Typer(
     name="mlap",
@@ -28,6 +31,7 @@ app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("explain")(explain.explain)
+app.command("embed")(embed.embed)
 app.command("probe")(probe.probe)
 app.command("sweep")(sweep.sweep)
 app.command("compare")(compare.compare)
@@ -52,20 +56,38 @@ def _options(
 
 def main() -> None:
     """Run the command; an expected error is one line on stderr and exit code 1 (the work) or 2 (the call)."""
+    command = typer.main.get_command(app)
+    if not sys.argv[1:]:
+        sys.argv.append("--help")
     try:
-        code = app(prog_name="mlap", standalone_mode=False)
+        load_plugins()
+        code = command.main(prog_name="mlap", standalone_mode=False)
     except UsageError as error:
-        code = _fail(str(error), 2)
+        code = _fail(error.told(spelling(_verb(command))), 2)
     except MlapError as error:
-        code = _fail(str(error), 1)
+        code = _fail(error.told(spelling(_verb(command))), 1)
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        code = _fail("stopped", 130)
     except BrokenPipeError:  # the reader of our output has gone (`mlap … | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
-    except Exception as error:
-        if not hasattr(error, "format_message"):
-            raise
-        code = _fail(f"{error.format_message()} See `mlap --help`.", 2)  # typer's own: an unknown option or verb
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        code = _fail(f"{where}{error.strerror or error}", 1)
+    except MemoryError:
+        code = _fail("there is not enough memory for this", 1)
+    except click.ClickException as error:  # an unknown option or verb
+        code = _fail(f"{error.format_message()} See `mlap --help`.", 2)
     sys.exit(code or 0)
+
+
+def _verb(command: Any) -> Any:
+    """The command that the arguments name."""
+    for word in sys.argv[1:]:
+        if not isinstance(command, click.Group) or word not in command.commands:
+            break
+        command = command.commands[word]
+    return command
 
 
 def _fail(message: str, code: int) -> int:

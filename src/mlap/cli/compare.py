@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from mlap.cli.common import Json, note, terminal_width
-from mlap.errors import DataError, UsageError
+from mlap.errors import UsageError
+from mlap.files import write_text
 
 
 class TableName(str, Enum):
@@ -38,40 +39,46 @@ def compare(
     studies: Annotated[
         list[Path],
         typer.Argument(
-            help="A study file that `mlap sweep` made, or a CSV file of runs; several are taken together.",
+            help="A study file from `mlap sweep`, or a CSV file of runs. Several are compared together.",
             metavar="STUDY",
         ),
     ],
     data: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Which data set, if the study has several (or a fingerprint's beginning)."),
+        typer.Option(
+            metavar="NAME", help="The data set, if the study has several: its name or the start of its fingerprint."
+        ),
     ] = None,
     table: Annotated[
         TableName,
         typer.Option(
-            help="results: the selected model of each family; significance: they compared; summary: the best depth "
-            "of each architecture; full: every cell; all: these four; runs: every run; splits: the selected models on "
-            "several splits of a data set, compared over the splits."
+            help="results: the selected model of each family; significance: tests between them; summary: the best "
+            "depth of each architecture; full: every cell; all: these four; runs: every run; splits: the selected "
+            "models compared over several splits of the data."
         ),
     ] = TableName.all,
     reference: Annotated[
-        str | None, typer.Option(metavar="FAMILY", help="Compare the others with this one.  [default: mlap]")
+        str | None, typer.Option(metavar="FAMILY", help="Compare the other families with this one.  [default: mlap]")
     ] = None,
     families: Annotated[
         list[str] | None,
-        typer.Option("--family", metavar="ARCHITECTURE=FAMILY", help="Count an architecture to another family."),
+        typer.Option(
+            "--family", metavar="ARCHITECTURE=FAMILY", help="Put an architecture into another family. May be repeated."
+        ),
     ] = None,
-    finished: Annotated[
-        bool, typer.Option("--finished", help="Leave out runs that failed or are not finished.")
-    ] = False,
+    finished: Annotated[bool, typer.Option("--finished", help="Leave out failed and unfinished runs.")] = False,
     form: Annotated[Format, typer.Option("--format", help="How to write the tables.")] = Format.text,
     as_json: Json = False,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file instead of the terminal.")
+    ] = None,
 ) -> None:
-    """Compare the architectures of a study as the paper does, with the paper's numbers beside.
+    """Compare the architectures of a study as the paper does, next to the paper's numbers.
 
-    Depth, aggregator and normalisation are selected per family (naive, jk, mlap; any other architecture is its own)
-    by mean validation score. The selected models are compared by the Mann–Whitney U test on their test scores.
+    Each family (naive, jk, mlap; any other architecture is a family of its own) is represented by the depth, join and
+    normalisation with the best mean validation score. The Mann–Whitney U test compares their test scores over seeds,
+    or with --table splits the Wilcoxon signed-rank test compares them over splits. P-values are also given with Holm's
+    correction for several comparisons.
 
     \b
     Examples:
@@ -82,62 +89,44 @@ def compare(
       mlap compare study.db --reference jk --family mlap-max=ours
       mlap compare split-1.db split-2.db split-3.db --table splits
     """
-    if form is Format.csv and table is TableName.all and not as_json:
-        raise UsageError(
-            "a CSV file holds one table; choose it with --table results, significance, summary, full, runs or splits"
-        )
-    membership = _membership(families or [])
-
     from mlap.report import render
-    from mlap.report.split_tables import split_tables
-    from mlap.report.tables import TABLES, paper_warnings, runs_table
-    from mlap.study.compare import compare as compare_runs
-    from mlap.study.compare import runs_on
-    from mlap.study.gather import gather
-    from mlap.study.splits import compare_splits
+    from mlap.report.study_tables import check_csv, study_tables, written
 
-    gathered = gather(studies)
-    kept = [run for run in gathered if run.status == "done" or not finished]
-    if gathered and not kept:
-        raise DataError(f"none of the {len(gathered)} runs is finished; see them without --finished")
-    runs = runs_on(kept, data, several=table in (TableName.runs, TableName.splits))
-    warnings: list[str] = []
-    if table is TableName.runs:
-        tables = [runs_table(runs, complete=as_json or form is Format.csv)]
-    elif table is TableName.splits:
-        over_splits = compare_splits(runs, reference=reference, families=membership)
-        tables, warnings = split_tables(over_splits), [*over_splits.warnings]
-    else:
-        comparison = compare_runs(runs, reference=reference, families=membership)
-        tables = [TABLES[name](comparison) for name in (TABLES if table is TableName.all else [table.value])]
-        warnings = [*comparison.warnings, *paper_warnings(comparison)]
-    if table in (TableName.all, TableName.splits) and not as_json:
-        tables = [made for made in tables if made.rows]  # one family alone has nothing to be compared with
-
+    as_csv = form is Format.csv and not as_json
+    if as_csv:
+        check_csv(table.value)
+    found = study_tables(
+        studies,
+        table.value,
+        data=data,
+        reference=reference,
+        families=_membership(families or []),
+        finished=finished,
+        complete=as_json or as_csv,
+    )
     if as_json:
         content = {
             "studies": list(map(str, studies)),
-            "data": runs[0].data_name,
-            "metric": runs[0].metric,
-            "higher_is_better": runs[0].higher_is_better,
-            "tables": {made.name: render.to_json(made) for made in tables},
-            "warnings": warnings,
+            "data": found.data_name,
+            "metric": found.metric,
+            "higher_is_better": found.higher_is_better,
+            "tables": {made.name: render.to_json(made) for made in found.tables},
+            "warnings": list(found.warnings),
         }
         text = json.dumps(content, indent=2) + "\n"
-    elif form is Format.csv:
-        text = render.to_csv(tables[-1])  # the only one, or what the others of a comparison over splits are made of
-        for warning in warnings:
-            note(f"warning: {warning}")
-    elif form is Format.markdown:
-        text = render.to_markdown(tables, warnings)
-    elif form is Format.latex:
-        text = render.to_latex(tables, warnings)
     else:
-        text = render.to_text(tables, warnings, terminal_width() if out is None else None)
+        text = written(found, form.value, terminal_width() if out is None else None)
+    if as_csv:
+        for warning in found.warnings:
+            note(f"warning: {warning}")
     if out is None:
         typer.echo(text, nl=False)
-    else:
-        _write(out, text)
+        return
+    try:
+        write_text(out, text)
+    except OSError as error:
+        raise UsageError(f"cannot write {out}: {error.strerror}", field="out") from error
+    note(f"written to {out}")
 
 
 def _membership(pairs: list[str]) -> dict[str, str]:
@@ -145,14 +134,6 @@ def _membership(pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         architecture, _, family = (part.strip() for part in pair.partition("="))
         if not architecture or not family:
-            raise UsageError(f"--family takes ARCHITECTURE=FAMILY, got {pair!r}")
+            raise UsageError(f"{{field}} takes ARCHITECTURE=FAMILY, got {pair!r}", field="families")
         membership[architecture] = family
     return membership
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
-    note(f"written to {path}")

@@ -1,63 +1,88 @@
-"""`mlap evaluate`: score a trained network."""
+"""`mlap evaluate`: score a model."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+import math
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlap.cli.common import DataRoot, Device, Json, Quiet, count, load_data_of, note, print_json, resolve_device
+from mlap.cli.common import (
+    DataRoot,
+    Device,
+    Json,
+    ModelPath,
+    Quiet,
+    Threads,
+    count,
+    note,
+    print_json,
+    terminal_width,
+    use_threads,
+)
+from mlap.names import METRICS
+
+if TYPE_CHECKING:
+    from mlap.training import Scores
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="A run directory that `mlap train` made.", metavar="RUN")],
+    model: ModelPath,
     data: Annotated[
-        str | None, typer.Option(help="Another DATASET to score on.  [default: the one it was trained on]")
+        str | None, typer.Option(help="Other labelled data to score on.  [default: the data it was trained on]")
     ] = None,
-    split: Annotated[str, typer.Option(help="train, valid or test; all for every graph.")] = "test",
+    split: Annotated[
+        str | None,
+        typer.Option(help="train, valid, test or all.  [default: test of the model's own data, all of other data]"),
+    ] = None,
+    threads: Threads = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Score a trained network, with the weights of its best validation epoch.
+    """Score a model by all measures of its task, for each target and on average.
 
     \b
     Examples:
-      mlap evaluate runs/synthetic/mlap-sum-L3-graph-s0
+      mlap evaluate runs/mine
+      mlap evaluate runs/mine --data new-measurements.csv
       mlap evaluate runs/mine --split valid --json
     """
-    import numpy as np
+    from mlap.models import load
 
-    from mlap.training import evaluate as score_graphs
-    from mlap.training import load_run
-    from mlap.training.run import check_fits
-
-    trained = load_run(run)
-    graphs = load_data_of(trained, data, data_root, as_json or quiet)
-    check_fits(trained, graphs)
-    same = graphs.fingerprint == trained.config["data"]["fingerprint"]
-    if not same and data is None:
-        note(f"note: {graphs.name} is not what the network was trained on any more (fingerprints differ)", as_json)
-    indices = np.arange(len(graphs)) if split == "all" else graphs.split(split)
-    device = resolve_device(device)
-    score = score_graphs(trained.network.to(device), trained.objective, graphs, indices, device)
-    if as_json:
-        print_json(
-            {
-                "run": str(run),
-                "data": graphs.name,
-                "split": split,
-                "graphs": len(indices),
-                "metric": trained.task.metric,
-                "score": score,
-                "same_data": same,
-            }
-        )
-    elif quiet:
-        typer.echo(f"{score:.4f}")
+    use_threads(threads)
+    silent = quiet or as_json
+    loaded = load(model, device)
+    if data is None:
+        graphs = loaded.data(root=data_root, say=lambda text: note(text, silent))
     else:
-        typer.echo(
-            f"{split} {trained.task.metric_label} {score:.4f}  ({count(len(indices), 'graph')} of {graphs.name})"
-        )
+        graphs = loaded.labelled(data, root=data_root, say=lambda text: note(text, silent))
+    same = loaded.trained_on(graphs)
+    if data is None and not same:
+        note(f"note: {graphs.name} has changed since the model was trained on it (fingerprints differ)", silent)
+    scores = loaded.evaluate(graphs, split or ("test" if data is None else "all"))
+    if as_json:
+        print_json({"model": str(model), **scores.as_dict(), "same_data": same})
+    elif quiet:
+        typer.echo(f"{scores.score:.4f}")
+    else:
+        typer.echo(f"{count(scores.graphs, 'graph')} of {scores.data} ({scores.part})")
+        print_scores(scores)
+
+
+def print_scores(scores: Scores) -> None:
+    """A table of scores: a row for each metric, a column for each of several targets."""
+    from rich.console import Console
+    from rich.table import Table
+
+    targets = scores.by_target if len(scores.by_target) > 1 else {}
+    table = Table("", "mean" if targets else "score", *targets, box=None, pad_edge=False)
+    for name, value in scores.values.items():
+        of_targets = [_number(values[name]) for values in targets.values()]
+        table.add_row(METRICS[name].label, _number(value), *of_targets, style="bold" if name == scores.metric else None)
+    Console(width=terminal_width() or 200, highlight=False).print(table)
+
+
+def _number(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.4f}"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,30 +10,33 @@ import typer
 from mlap.cli.common import (
     DataRoot,
     Device,
+    InputArgument,
     Json,
+    ModelPath,
     Quiet,
     SmilesColumn,
+    Threads,
     count,
-    load_input,
     note,
+    one_or_many,
     print_json,
-    resolve_device,
+    use_threads,
 )
-from mlap.errors import UsageError
+from mlap.errors import DataError, UsageError
+from mlap.progress import steps_bar
 
 if TYPE_CHECKING:
-    from mlap.graphs import GraphSet, Task
+    from mlap.graphs import Task
+    from mlap.graphs.inputs import Inputs
 
 SHOWN = 10  # graphs about which something is printed
 
 
 def explain(
-    run: Annotated[Path, typer.Argument(help="A run directory that `mlap train` made.", metavar="RUN")],
-    inputs: Annotated[
-        list[str], typer.Argument(help="A DATASET (a name or a path, e.g. a CSV), or SMILES.", metavar="INPUT…")
-    ],
+    model: ModelPath,
+    inputs: InputArgument,
     graphs: Annotated[
-        str | None, typer.Option(metavar="I,J,K-L", help="Which graphs, counted from 0.  [default: all]")
+        str | None, typer.Option(metavar="I,J,K-L", help="Which rows of the input, counted from 0.  [default: all]")
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write JSON, CSV and pictures.")] = Path(
         "explanations"
@@ -47,6 +47,7 @@ def explain(
     ] = None,
     max_pictures: Annotated[int, typer.Option("--max", min=0, help="Draw at most so many graphs.")] = 12,
     smiles_column: SmilesColumn = None,
+    threads: Threads = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     as_json: Json = False,
@@ -63,38 +64,41 @@ def explain(
       mlap explain runs/mine molecules.csv --graphs 0-9 --out looked-at
       mlap explain runs/synthetic/mlap-sum-L5-graph-s0 synthetic --graphs 3 --class 7
     """
-    from mlap.analysis.explanation import explain as explain_graphs
     from mlap.analysis.explanation_files import write_explanations
-    from mlap.training import load_run
-    from mlap.training.run import check_fits
+    from mlap.models import load
 
+    use_threads(threads)
     silent = quiet or as_json
-    trained = load_run(run)
-    chosen_output = None if output is None else _output(output, trained.task)
-    given = load_input(trained, inputs, data_root, smiles_column, silent)
-    check_fits(trained, given)
+    loaded = load(model, device)
+    chosen_output = None if output is None else _output(output, loaded.task)
+    explanations = loaded.explain(one_or_many(inputs), smiles=smiles_column, root=data_root)
+    given = explanations.inputs
+    for row, reason in list(given.invalid.items())[:SHOWN]:
+        note(f"row {row} could not be read: {reason}", silent)
+    if not len(given.graphs):
+        raise DataError(f"{given.name} has no graph to explain")
     chosen = _chosen(graphs, given)
-    device = resolve_device(device)
     explained: list[dict[str, Any]] = []
 
-    with _progress(len(chosen), silent) as advance:
+    with steps_bar(silent) as progress:
 
         def on_graph(content: dict[str, Any]) -> None:
             if as_json or len(explained) < SHOWN:
                 explained.append(content)
-            advance()
+            if progress is not None:
+                progress("explaining", len(explained), len(chosen))
 
         written = write_explanations(
-            explain_graphs(trained.network.to(device), given, chosen, device),
-            given,
-            trained.objective,
+            explanations.of(chosen),
+            given.graphs,
+            loaded.objective,
             out,
             output=chosen_output,
             max_pictures=max_pictures,
             on_graph=on_graph,
         )
     if as_json:
-        print_json({"run": str(run), "data": given.name, "out": str(out), "explanations": explained})
+        print_json({"model": str(model), "data": given.name, "out": str(out), "explanations": explained})
         return
     if not quiet:
         for content in explained:
@@ -118,35 +122,23 @@ def _output(text: str, task: Task) -> int:
     if text.isdigit() and int(text) < task.num_outputs:
         return int(text)
     names = f" or one of {', '.join(task.names)}" if task.names else ""
-    raise UsageError(f"--class must be 0 to {task.num_outputs - 1}{names}, got {text!r}")
+    raise UsageError(f"{{field}} must be 0 to {task.num_outputs - 1}{names}, got {text!r}", "output")
 
 
-def _chosen(text: str | None, graphs: GraphSet) -> list[int]:
-    """The graphs that `--graphs` names."""
+def _chosen(text: str | None, inputs: Inputs) -> list[int]:
+    """The graphs of the rows that `--graphs` names; rows that could not be read have none."""
     if text is None:
-        return list(range(len(graphs)))
-    chosen: list[int] = []
+        return list(range(len(inputs.graphs)))
+    rows: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
-            raise UsageError(f"--graphs takes numbers and ranges such as 0,5,10-19, got {text!r}")
-        chosen.extend(range(int(first), int(last if dash else first) + 1))
-    if wrong := [number for number in chosen if number >= len(graphs)]:
-        raise UsageError(f"there is no graph {wrong[0]}; {graphs.name} has {len(graphs)}, counted from 0")
-    return chosen
-
-
-@contextmanager
-def _progress(total: int, silent: bool) -> Iterator[Callable[[], None]]:
-    if silent or not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("explaining", total=total)
-        yield lambda: progress.advance(bar)
+            raise UsageError(f"{{field}} takes numbers and ranges such as 0,5,10-19, got {text!r}", "graphs")
+        rows.extend(range(int(first), int(last if dash else first) + 1))
+    if wrong := [row for row in rows if row >= inputs.num_rows]:
+        raise UsageError(f"there is no row {wrong[0]}; {inputs.name} has {inputs.num_rows}, counted from 0", "graphs")
+    graph_of = {row: graph for graph, row in enumerate(inputs.kept.tolist())}
+    return [graph_of[row] for row in rows if row in graph_of]
 
 
 def _line(content: dict[str, Any]) -> str:

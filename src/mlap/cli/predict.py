@@ -1,95 +1,70 @@
-"""`mlap predict`: apply a trained network to graphs."""
+"""`mlap predict`: apply a model to graphs."""
 
 from __future__ import annotations
 
-import csv
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from mlap.cli.common import (
     DataRoot,
     Device,
+    InputArgument,
     Json,
+    ModelPath,
     Quiet,
     SmilesColumn,
+    Threads,
     count,
-    load_input,
     note,
+    one_or_many,
     print_json,
-    resolve_device,
+    use_threads,
 )
-
-if TYPE_CHECKING:
-    from mlap.graphs import GraphSet
-    from mlap.training import Run
+from mlap.progress import steps_bar
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="A run directory that `mlap train` made.", metavar="RUN")],
-    inputs: Annotated[
-        list[str], typer.Argument(help="A DATASET (a name or a path, e.g. a CSV), or SMILES.", metavar="INPUT…")
-    ],
+    model: ModelPath,
+    inputs: InputArgument,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A CSV file.  [default: stdout]")] = None,
+    drop_extra_columns: Annotated[
+        bool, typer.Option("--drop-extra-columns", help="Leave out the input's own columns.")
+    ] = False,
     smiles_column: SmilesColumn = None,
+    threads: Threads = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Predict with a trained network, one line per graph.
+    """Predict one row for each row of the input, in its order.
 
-    Binary tasks give the probability of *yes* for each target, several classes the likeliest class and the
-    probability of each, regression the values in the data's own units. Rows with invalid SMILES are left out and named.
+    The input's own columns are kept. Binary targets get the predicted class and the probability of the positive one,
+    several classes the likeliest class and the probability of each, regression the value in the data's own units. A
+    row that cannot be read stays, and its column `error` says why.
 
     \b
     Examples:
       mlap predict runs/mine new-molecules.csv --out predictions.csv
       mlap predict runs/mine CCO "c1ccccc1O"
+      cat new.csv | mlap predict runs/mine - > predictions.csv
     """
-    import numpy as np
+    from mlap.models import load
 
-    from mlap.training import load_run, predict_logits
-    from mlap.training.run import check_fits
-
-    trained = load_run(run)
-    graphs = load_input(trained, inputs, data_root, smiles_column, quiet or as_json)
-    check_fits(trained, graphs)
-    device = resolve_device(device)
-    logits = predict_logits(trained.network.to(device), graphs, np.arange(len(graphs)), device)
-    rows = _rows(trained, graphs, trained.objective.predict(logits))
+    use_threads(threads)
+    silent = quiet or as_json
+    with steps_bar(silent) as progress:
+        predictions = load(model, device).predict(
+            one_or_many(inputs), smiles=smiles_column, root=data_root, progress=progress
+        )
     if as_json:
-        print_json({"run": str(run), "data": graphs.name, "predictions": rows})
-    elif out is None:
-        _write(rows, sys.stdout)
+        print_json({"model": str(model), "predictions": predictions.rows(not drop_extra_columns)})
     else:
-        with out.open("w", newline="", encoding="utf-8") as file:
-            _write(rows, file)
-        note(f"{count(len(rows), 'prediction')} written to {out}", quiet)
-
-
-def _rows(run: Run, graphs: GraphSet, predictions: Any) -> list[dict[str, Any]]:
-    """One row per graph: its name (for molecules the SMILES, else its number) and what is predicted."""
-    names = run.task.names or tuple(str(number) for number in range(run.task.num_outputs))
-    if run.task.kind == "multiclass":
-        columns = [f"p({name})" for name in names]
-    elif run.task.names:
-        columns = list(names)
-    else:
-        columns = ["prediction"] if len(names) == 1 else [f"prediction {name}" for name in names]
-    rows = []
-    for number, values in enumerate(predictions):
-        row: dict[str, Any] = {"graph": graphs.ids[number] if graphs.ids is not None else number}
-        if run.task.kind == "multiclass":
-            row["class"] = names[int(values.argmax())]
-        rows.append(row | {column: round(float(value), 6) for column, value in zip(columns, values, strict=True)})
-    return rows
-
-
-def _write(rows: list[dict[str, Any]], file: Any) -> None:
-    if rows:
-        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        predictions.to_csv("-" if out is None else out, extra_columns=not drop_extra_columns)
+    if out is not None:
+        note(f"{count(len(predictions), 'row')} written to {out}", silent)
+    if predictions.invalid:
+        row, reason = next(iter(predictions.invalid.items()))
+        note(f"{count(len(predictions.invalid), 'row')} could not be read; the first is row {row}: {reason}", silent)

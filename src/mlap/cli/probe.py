@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlap.cli.common import (
-    DataRoot,
-    Device,
-    Json,
-    Quiet,
-    count,
-    load_data_of,
-    note,
-    print_json,
-    resolve_device,
-    steps_bar,
-)
+from mlap.cli.common import DataRoot, Device, Json, Quiet, Threads, count, note, print_json, use_threads
+from mlap.progress import steps_bar
 
 if TYPE_CHECKING:
     from mlap.analysis import Inspection, ProbeRow
@@ -28,29 +18,33 @@ if TYPE_CHECKING:
 def probe(
     runs: Annotated[
         list[Path],
-        typer.Argument(help="Run directories of one recipe, which differ in their seeds only.", metavar="RUN…"),
+        typer.Argument(help="Run directories that differ only in their seeds.", metavar="RUN…"),
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where to write the figures.  [default: RUN/probe]")
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="The folder to write the figures to.  [default: RUN/probe]"),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Another DATASET to look at.  [default: the one they were trained on]")
+        str | None, typer.Option(metavar="DATASET", help="Use another data set.  [default: the training data]")
     ] = None,
-    tsne: Annotated[bool, typer.Option("--tsne/--no-tsne", help="Draw t-SNE maps of the first run (minutes).")] = True,
+    tsne: Annotated[
+        bool, typer.Option("--tsne/--no-tsne", help="Draw t-SNE maps of the first run. This takes minutes.")
+    ] = True,
     tsne_graphs: Annotated[
-        int, typer.Option(min=0, help="Map so many graphs, drawn at random if there are more; 0 for all.")
+        int, typer.Option(min=0, help="Map at most N graphs, chosen at random. 0 maps all.", metavar="N")
     ] = 1000,
-    seed: Annotated[int, typer.Option(help="Of the probes and the maps.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Random seed for the probes and the maps.")] = 0,
+    threads: Threads = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Find out what each level knows: linear classifiers on every level and on the aggregate, as in the paper.
+    """Train linear classifiers on each level, to see what it knows, and on the final vector, as in the paper.
 
-    With several runs scores are means with standard errors, and the aggregate is compared with each level by the
-    Mann–Whitney U test, Bonferroni-corrected. Figures (each as SVG, PNG and CSV): the probes, t-SNE maps, how alike the
-    nodes of a graph become from level to level, and the layer weights of networks that have any.
+    With several runs, scores are means with standard errors, and the Mann–Whitney U test with Bonferroni's correction
+    compares the final vector with each level. The figures, each as SVG, PNG and CSV, show the classifiers' scores,
+    t-SNE maps, how similar the nodes of a graph become from level to level, and the layer weights if there are any.
 
     \b
     Examples:
@@ -58,15 +52,25 @@ def probe(
       mlap probe runs/mine --no-tsne --json
     """
     from mlap.analysis import inspect_runs, write_inspection
-    from mlap.training import load_run
+    from mlap.models import load
+    from mlap.models.run import resolve_device
 
+    use_threads(threads)
     silent = quiet or as_json
-    trained = [load_run(run) for run in runs]
-    graphs = load_data_of(trained[0], data, data_root, silent)
-    if data is None and graphs.fingerprint != trained[0].config["data"]["fingerprint"]:
-        note(f"note: {graphs.name} is not what the networks were trained on any more (fingerprints differ)", as_json)
-    if trained[0].recipe.norm != "none":
-        note("note: the paper looks into networks without normalisation (--no-graph-norm)", silent)
+    trained = [load(run) for run in runs]
+    first = trained[0]
+
+    def say(text: str) -> None:
+        note(text, silent)
+
+    if data is None:
+        graphs = first.data(root=data_root, say=say)
+        if not first.trained_on(graphs):
+            note(f"note: {graphs.name} has changed since the networks were trained on it", as_json)
+    else:
+        graphs = first.labelled(data, root=data_root, say=say)
+    if first.recipe.norm != "none":
+        note("note: the paper looks into networks without normalisation (trained with --no-graph-norm)", silent)
     max_mapped = (tsne_graphs or None) if tsne else 0
     with steps_bar(silent) as on_step:
         inspection = inspect_runs(
@@ -75,7 +79,7 @@ def probe(
     out = out or runs[0] / "probe"
     files = write_inspection(inspection, out)
     if as_json:
-        print_json({"runs": [str(run) for run in runs], **_content(inspection), "files": [str(file) for file in files]})
+        print_json({"runs": [str(run) for run in runs], **inspection.as_dict(), "files": [str(file) for file in files]})
         return
     _print_tables(inspection)
     note(f"{count(len(files) // 3, 'figure')} written to {out} (each as SVG, PNG and CSV)", quiet)
@@ -119,25 +123,3 @@ def _comparison(row: ProbeRow) -> tuple[str, ...]:
     if row.against is None:
         return "", "", ""
     return f"{row.p_one_sided:.2g}", f"{row.p_two_sided:.2g}", f"{row.against.r:+.3f}"
-
-
-def _content(inspection: Inspection) -> dict[str, Any]:
-    from mlap.analysis.figures import MEASURES, probe_row
-
-    return {
-        "data": inspection.graphs.name,
-        "metric": inspection.task.metric,
-        "seeds": [run.recipe.seed for run in inspection.runs],
-        "probes": [probe_row(question, row) for question, rows in inspection.tables.items() for row in rows],
-        "smoothing": [
-            {"seed": run.recipe.seed, **{name: _known(getattr(found, name)) for name in MEASURES}}
-            for run, found in zip(inspection.runs, inspection.smoothings, strict=True)
-        ],
-        "layer_weights": None if inspection.weights is None else inspection.weights.tolist(),
-        "mapped_graphs": None if inspection.maps is None else len(inspection.maps.rows),
-    }
-
-
-def _known(values: Any) -> list[float | None]:
-    """Numbers for JSON, in which there is no NaN."""
-    return [None if value != value else float(value) for value in values]

@@ -8,51 +8,47 @@ from typing import Annotated
 
 import typer
 
-from mlap.cli.common import (
-    DataRoot,
-    Device,
-    Json,
-    Quiet,
-    count,
-    load_data_of,
-    note,
-    print_json,
-    resolve_device,
-    steps_bar,
-)
+from mlap.cli.common import DataRoot, Device, Json, Quiet, Threads, count, note, print_json, use_threads
+from mlap.progress import steps_bar
 
 
 def report(
-    study: Annotated[Path, typer.Argument(help="A study file that `mlap sweep` made.", metavar="STUDY")],
+    study: Annotated[Path, typer.Argument(help="A study file from `mlap sweep`.", metavar="STUDY")],
     runs: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="Run directories to look into.  [default: some of those that `mlap sweep --keep-models` kept]",
+            help="Run directories to look into.  [default: some that `mlap sweep --keep-models` kept]",
             metavar="RUN…",
             show_default=False,
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where to write the page.")] = Path("report"),
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write the report to.")] = Path(
+        "report"
+    ),
     data: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Which data set, if the study has several (or a fingerprint's beginning)."),
+        typer.Option(
+            metavar="NAME", help="The data set, if the study has several: its name or the start of its fingerprint."
+        ),
     ] = None,
     models: Annotated[
-        bool, typer.Option("--models/--no-models", help="Look into trained networks (minutes, if they are many).")
+        bool,
+        typer.Option("--models/--no-models", help="Look into trained networks. This takes minutes if there are many."),
     ] = True,
-    tsne: Annotated[bool, typer.Option("--tsne/--no-tsne", help="Draw t-SNE maps.")] = True,
+    tsne: Annotated[bool, typer.Option("--tsne/--no-tsne", help="Draw t-SNE maps of the graphs.")] = True,
     tsne_graphs: Annotated[
-        int, typer.Option(min=0, help="Map so many graphs, drawn at random if there are more; 0 for all.")
+        int, typer.Option(min=0, help="Map at most N graphs, chosen at random. 0 maps all.", metavar="N")
     ] = 1000,
+    threads: Threads = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a study as one page: what was run, who won, how depth matters, what each level knows and looks at.
+    """Write a report on a study: what was run, who won, how depth matters, what each level knows and looks at.
 
-    The page is DIR/index.html and needs no network. Every figure is also written as SVG, PNG and CSV, every table as
-    CSV.
+    The report is one HTML page, DIR/index.html, which opens without a network connection. Each figure is also saved as
+    SVG, PNG and CSV, and each table as CSV.
 
     \b
     Examples:
@@ -60,15 +56,17 @@ def report(
       mlap report study.db runs/synthetic/mlap-sum-L10-none-s* --out report
     """
     began = time.perf_counter()
+    from mlap.models.run import resolve_device
     from mlap.report.page import write_report
 
+    use_threads(threads)
     silent = quiet or as_json
     with steps_bar(silent) as on_step:
         written = write_report(
             study,
             out,
             runs or [],
-            load_data=lambda run: load_data_of(run, None, data_root, silent),
+            load_data=lambda run: run.data(root=data_root, say=lambda text: note(text, silent)),
             data=data,
             models=models,
             max_mapped=(tsne_graphs or None) if tsne else 0,

@@ -1,139 +1,92 @@
-"""`mlap sweep --hpo`: a search for a good recipe rather than a grid."""
+"""`mlap sweep --hpo`, a search for a good recipe: what it prints."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mlap.cli.common import count, note, print_json, terminal_width
-from mlap.errors import MlapError
+from mlap.cli.common import count, note, terminal_width
+from mlap.cli.sweep_call import Answer, SweepCall
 
 if TYPE_CHECKING:
     from mlap.study.search import Search, Space
 
 #: the table of the best
 _SHOWN = 10
-#: recipes of the space, drawn at random, that are timed to say what the search will cost
-_TIMED = 12
 
 
-def run(
-    space: Space,
-    trials: int,
-    dataset: str,
-    study: Path,
-    *,
-    sampler: str,
-    seed: int,
-    dry_run: bool,
-    calibrate_on: str,
-    as_json: bool,
-    silent: bool,
-    **site: Any,
-) -> None:
-    """Search, and print what was found; `site` are the arguments that `search` has in common with `sweep`."""
-    from mlap.study.search import look, search
+def run(space: Space, trials: int, call: SweepCall, sampler: str, seed: int) -> Answer:
+    """Search, and print what was found unless the answer is for JSON."""
+    from mlap.study.cost import search_seconds
+    from mlap.study.search import search, search_state
 
-    workers: int = site["engine"].capacity
-    about = {"study": str(study), "sampler": sampler, "seed": seed}
-
-    def text(found: Search) -> str:
-        return _outlook_text(found, sampler, seed, workers, calibrate_on)
-
-    if dry_run:
-        found = look(space, trials, site["graphs"], study)
-        if as_json:
-            costs = {"core_hours": _seconds(found, calibrate_on) / 3600, "workers": workers}
-            print_json({**about, **_counts(found), **costs})
-        else:
-            typer.echo(text(found))
-        return
-
+    about = {"study": str(call.study), "sampler": sampler, "seed": seed}
+    title = f"# search for {call.graphs.name}: {', '.join(space.searched)}; sampler {sampler}, seed {seed}"
+    state = search_state(space, trials, call.graphs, call.study)
+    seconds = search_seconds(state, device=call.timing_device) if call.dry_run or not call.silent else 0.0
+    if call.dry_run:
+        workers = call.capacity()
+        if not call.as_json:
+            typer.echo(f"{title}\n{_state_text(state, seconds, workers)}")
+        return Answer({**about, **_counts(state), "core_hours": seconds / 3600, "workers": workers})
+    engine = call.start()  # which the search closes, so nothing that takes time is done in between
     with ExitStack() as stack:
-        views: list[Any] = []
-
-        def on_outlook(found: Search) -> None:
-            if silent:
-                return
+        on_event = None
+        if not call.silent:
             from mlap.cli.sweep_view import SweepView
 
-            note(text(found))
-            assert found.graphs.task is not None
-            if left := _left(found):
-                view = SweepView(found.graphs.task, space.searched, left, show_test=False)
-                views.append(stack.enter_context(view))
-
-        try:
-            found = search(
-                space,
-                trials,
-                dataset,
-                study,
-                sampler=sampler,
-                seed=seed,
-                on_outlook=on_outlook,
-                on_event=lambda event: views[0](event) if views else None,
-                **site,
-            )
-        except KeyboardInterrupt:
-            raise MlapError("stopped; the same command goes on where this one ended") from None
-    if as_json:
-        print_json({**about, **_counts(found), "ran": found.ran, "seconds": found.seconds, **_found_json(found, study)})
-    else:
-        typer.echo(_found_text(found, study))
-    if not found.ranking:
-        raise typer.Exit(1)
-
-
-def _left(found: Search) -> int:
-    """Runs that are still to be run, if no recipe is proposed twice."""
-    return max(found.wanted, len(found.trials)) - found.done - found.failed
+            note(f"{title}\n{_state_text(state, seconds, engine.capacity)}")
+            if state.left:
+                on_event = stack.enter_context(SweepView.of_search(state))
+        found = search(
+            space,
+            trials,
+            call.settings,
+            sampler=sampler,
+            seed=seed,
+            engine=engine,
+            graphs=call.graphs,
+            on_wait=call.on_wait,
+            on_event=on_event,
+        )
+    if not call.as_json:
+        typer.echo(_found_text(found, call))
+    content = {**about, **_counts(found), "ran": found.ran, "seconds": found.seconds, **_found_json(found, call)}
+    return Answer(content, failed=not found.ranking)
 
 
 def _counts(found: Search) -> dict[str, Any]:
     space = {name: str(axis) if not isinstance(axis, tuple) else list(axis) for name, axis in found.space.axes.items()}
-    return {"space": space, "trials": found.wanted, "done": found.done, "failed": found.failed, "to_run": _left(found)}
+    return {"space": space, "trials": found.wanted, "done": found.done, "failed": found.failed, "to_run": found.left}
 
 
-def _seconds(found: Search, device: str) -> float:
-    """The estimated cost of the trials to come, from recipes of the space at random."""
-    from mlap.study import estimate
-    from mlap.study.search import propose
-
-    if not (left := _left(found)):
-        return 0.0
-    drawn = [propose(found.space, [], False, "random", seed) for seed in range(_TIMED)]
-    return left * sum(estimate(drawn, found.graphs, found.records, device=device).seconds) / len(drawn)
-
-
-def _outlook_text(found: Search, sampler: str, seed: int, workers: int, device: str) -> str:
+def _state_text(state: Search, seconds: float, workers: int) -> str:
     from mlap.cli.sweep_view import duration
+    from mlap.study.cost import TIMED
 
     lines = [
-        f"# search for {found.graphs.name}: {', '.join(found.space.searched)}; sampler {sampler}, seed {seed}",
-        found.space.to_toml(),
-        f"{count(found.wanted, 'trial')}: {found.done:,} done, {_left(found):,} to run"
-        + (f", {found.failed:,} failed" if found.failed else ""),
+        state.space.to_toml(),
+        f"{count(state.wanted, 'trial')}: {state.done:,} done, {state.left:,} to run"
+        + (f", {state.failed:,} failed" if state.failed else ""),
     ]
-    if seconds := _seconds(found, device):
+    if seconds:
         work = f"{seconds / 3600:,.1f} core-hours" if seconds > 3600 else f"{duration(seconds)} of a core"
         lines.append(
             f"roughly {work}: {duration(seconds / workers)} with {count(workers, 'worker')}  "
-            f"(judged by {_TIMED} recipes of the space, at random)"
+            f"(estimated from {TIMED} random recipes of the space)"
         )
     return "\n".join(lines)
 
 
-def _found_text(found: Search, study: Path) -> str:
+def _found_text(found: Search, call: SweepCall) -> str:
     from mlap.cli.sweep_view import duration
     from mlap.report import render
 
     assert found.graphs.task is not None
     lines = [
-        f"{study}: {found.done:,} of {count(found.wanted, 'trial')} done"
+        f"{call.study}: {found.done:,} of {count(found.wanted, 'trial')} done"
         + (f", {found.failed:,} failed" if found.failed else "")
         + f"  ({count(found.ran, 'run')} now, in {duration(found.seconds)})"
     ]
@@ -148,32 +101,28 @@ def _found_text(found: Search, study: Path) -> str:
     ]
     shown = min(_SHOWN, len(found.ranking))
     table = render.Table("best", f"The best {shown} by validation score", tuple(columns), tuple(rows))
-    lines += ["", render.to_text([table], [], terminal_width()), *_advice(found, study)]
-    return "\n".join(lines)
-
-
-def _advice(found: Search, study: Path) -> list[str]:
-    return [
-        f"The first of {len(found.ranking):,} has been lucky too. Train it with more seeds before you believe it:",
-        f"  {_command(found, study)}",
+    advice = [
+        f"The best of {len(found.ranking):,} is partly luck. Train it with more seeds before you trust it:",
+        f"  {_command(found, call)}",
     ]
+    return "\n".join([*lines, "", render.to_text([table], [], terminal_width()), *advice])
 
 
-def _command(found: Search, study: Path) -> str:
+def _command(found: Search, call: SweepCall) -> str:
     """The command that trains the best recipe with ten seeds."""
     from mlap.report.facts import sweep_command
     from mlap.study import PlanRecord
 
     _, best = found.ranking[0]
     axes = {name: [value] for name, value in best.recipe.as_dict().items()} | {"seed": list(range(10))}
-    return " ".join(sweep_command(PlanRecord("grid", axes, best.fingerprint, ""), best, str(study)))
+    return " ".join(sweep_command(PlanRecord("grid", axes, best.fingerprint, ""), best, str(call.study)))
 
 
-def _found_json(found: Search, study: Path) -> dict[str, Any]:
+def _found_json(found: Search, call: SweepCall) -> dict[str, Any]:
     if not found.ranking:
         return {"best": None, "ranking": [], "command": None}
     ranking = [
         {"trial": number, "hash": trial.hash, "valid_score": trial.valid_score, "recipe": trial.recipe.as_dict()}
         for number, trial in found.ranking[:_SHOWN]
     ]
-    return {"best": ranking[0], "ranking": ranking, "command": _command(found, study)}
+    return {"best": ranking[0], "ranking": ranking, "command": _command(found, call)}

@@ -15,9 +15,12 @@ from rich.text import Text
 
 from mlap.study.driver import Started
 from mlap.study.engine import Died, Done, EpochDone, Event, Failed
+from mlap.study.store import run_hash
 
 if TYPE_CHECKING:
     from mlap.graphs import Task
+    from mlap.study import Cost, Forecast
+    from mlap.study.search import Search
     from mlap.training import Recipe
 
 #: failures that the live view lists; the end of the sweep lists them all
@@ -35,7 +38,7 @@ class SweepView:
         runs: how many runs there will be.
         costs: the estimated seconds of each run, by hash: they decide how much of the way a run is. Without, all
             runs count the same.
-        show_test: whether to show test scores; a search does not, so that nobody selects by them.
+        show_test: whether to show test scores.
         console: where to write.
     """
 
@@ -66,6 +69,20 @@ class SweepView:
         if self._console.is_terminal:
             self._live = Live(console=self._console, refresh_per_second=4, transient=True, get_renderable=self._picture)
 
+    @classmethod
+    def of_grid(cls, todo: Forecast, cost: Cost, console: Console | None = None) -> SweepView:
+        """The view of a sweep that runs what is pending of a plan."""
+        assert todo.graphs.task is not None
+        hashes = [run_hash(recipe, todo.graphs.fingerprint) for recipe in todo.pending]
+        swept = [name for name, values in todo.plan.axes.items() if len(values) > 1]
+        return cls(todo.graphs.task, swept, len(hashes), dict(zip(hashes, cost.seconds, strict=True)), console=console)
+
+    @classmethod
+    def of_search(cls, state: Search) -> SweepView:
+        """The view of a search; test scores are not shown, so that nobody selects by them."""
+        assert state.graphs.task is not None
+        return cls(state.graphs.task, state.space.searched, state.left, show_test=False)
+
     def __enter__(self) -> SweepView:
         if self._live is not None:
             self._live.start()
@@ -88,7 +105,7 @@ class SweepView:
         del self._epochs[event.hash]
         label = self._label(event.hash)
         if isinstance(event, Died):
-            self._say(f"{label}  goes on in another process: {event.reason}")
+            self._say(f"{label}  continues in another process: {event.reason}")
             return
         self._finished += 1
         self._paid += self._costs.get(event.hash, 1.0)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+import dataclasses
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,25 +14,31 @@ from mlap.cli.common import (
     Device,
     Invalid,
     Json,
+    NoCache,
+    Positive,
     Quiet,
     SmilesColumn,
     SplitBy,
     SplitSeed,
+    SplitsFile,
+    SplitSizes,
     Targets,
     TaskKind,
+    Threads,
     count,
     load,
     note,
     print_json,
-    resolve_device,
-    root_of,
     table_options,
+    use_threads,
 )
-from mlap.errors import MlapError, UsageError
+from mlap.errors import UsageError
+from mlap.names import ARCHITECTURES, BACKBONES, METRICS
+from mlap.progress import training_bar
 
 if TYPE_CHECKING:
-    from mlap.graphs import Task
-    from mlap.training import Epoch, Recipe
+    from mlap.models import Run
+    from mlap.training import Recipe
 
 
 def train(
@@ -49,8 +53,7 @@ def train(
         typer.Option(
             "--architecture",
             "-a",
-            help="naive, jk-sum, jk-concat, jk-max, jk-lstm, jk-weighted, jk-linear, mlap-sum, mlap-weighted, "
-            "mlap-concat, mlap-max, mlap-lstm or mlap-linear.  [default: mlap-sum]",
+            help=f"{', '.join(ARCHITECTURES[:-1])} or {ARCHITECTURES[-1]}.  [default: mlap-sum]",
         ),
     ] = None,
     layers: Annotated[int | None, typer.Option("--layers", "-l", help="Message-passing layers.  [default: 5]")] = None,
@@ -64,8 +67,20 @@ def train(
     batch_size: Annotated[int | None, typer.Option(help="Graphs per step.  [default: the data set's]")] = None,
     lr: Annotated[float | None, typer.Option(help="Adam's learning rate.  [default: the data set's]")] = None,
     dropout: Annotated[float | None, typer.Option(help="Dropout after each layer.  [default: 0.5]")] = None,
-    backbone: Annotated[str | None, typer.Option(help="gin, gcn or gat.  [default: gin]")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of weights, shuffling and dropout.  [default: 0]")] = None,
+    backbone: Annotated[str | None, typer.Option(help=f"{', '.join(BACKBONES)}.  [default: gin]")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Random seed for initial weights, shuffling and dropout.  [default: 0]")
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(help="The validation score that selects epochs, e.g. rocauc, mcc, rmse.  [default: the task's]"),
+    ] = None,
+    class_weight: Annotated[
+        str | None, typer.Option(metavar="none|balanced", help="balanced: rare classes count more.  [default: none]")
+    ] = None,
+    patience: Annotated[
+        int | None, typer.Option(metavar="N", help="Stop after N epochs without a better validation score.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any other field of the recipe, e.g. --set lr_decay=0.5."),
@@ -73,14 +88,31 @@ def train(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The run directory.  [default: runs/DATASET/…]")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out after its last epoch.")] = False,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Continue the run in --out after its last epoch; with more --epochs, extend it."),
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
+    init: Annotated[
+        Path | None, typer.Option("--init", metavar="RUN", help="Start from the weights of a trained run.")
+    ] = None,
+    freeze_backbone: Annotated[
+        bool, typer.Option("--freeze-backbone", help="With --init: train only the readout and the head.")
+    ] = False,
+    folds: Annotated[
+        int | None, typer.Option("--folds", min=3, metavar="K", help="Cross-validate: K runs, each tested on one fold.")
+    ] = None,
     smiles_column: SmilesColumn = None,
     target: Targets = None,
     task: TaskKind = None,
+    positive: Positive = None,
     split_by: SplitBy = None,
     split_seed: SplitSeed = None,
+    split_sizes: SplitSizes = None,
+    splits_file: SplitsFile = None,
     invalid: Invalid = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.  [default: torch's own choice]")] = None,
+    no_cache: NoCache = False,
+    threads: Threads = None,
     device: Device = "auto",
     compile: Annotated[
         bool, typer.Option("--compile", help="Train with torch.compile, meant for GPUs; its first steps take minutes.")
@@ -91,13 +123,14 @@ def train(
 ) -> None:
     """Train one network and keep the weights of its best validation epoch.
 
-    Unless you say otherwise, a data set of the paper is trained with the paper's recipe.
+    Anything you leave out is inferred, and printed. A data set of the paper is trained with the paper's recipe.
 
     \b
     Examples:
-      mlap train synthetic --architecture mlap-sum --layers 3 --graph-norm
-      mlap train molecules.csv --target active --split-by scaffold --epochs 20 --out runs/mine
+      mlap train molecules.csv --target active --split-by scaffold --out runs/mine
+      mlap train molecules.csv --folds 5 --out runs/folds
       mlap train --resume --out runs/mine
+      mlap train synthetic --architecture mlap-sum --layers 3 --graph-norm
     """
     changes: dict[str, Any] = {
         "architecture": architecture,
@@ -110,29 +143,82 @@ def train(
         "dropout": dropout,
         "backbone": backbone,
         "seed": seed,
+        "metric": metric,
+        "class_weight": class_weight,
+        "patience": patience,
     }
     changes = {key: value for key, value in changes.items() if value is not None} | _settings(settings or [])
 
+    from mlap.models.run import resolve_device
+    from mlap.training import parallel
+
+    use_threads(threads)
+    device = parallel.join_group(resolve_device(device))
+    silent = quiet or as_json or parallel.rank() > 0
+    options = table_options(
+        smiles_column, target, task, split_by, split_seed, invalid, positive, split_sizes, splits_file
+    )
+    if no_cache:
+        options["cache"] = False
+    call = TrainCall(dataset, data_root, options, changes, out, resume, overwrite, init, freeze_backbone)
+    try:
+        if folds is None:
+            answer = _train_one(call, device, compile, silent)
+        else:
+            answer = _train_folds(call, folds, device, compile, silent)
+    finally:
+        parallel.leave_group()
+    if parallel.rank() > 0:
+        return
+    if as_json:
+        print_json(answer.json)
+    else:
+        typer.echo(answer.line)
+
+
+@dataclass(frozen=True)
+class TrainCall:
+    """What was asked for, apart from how to show it."""
+
+    dataset: str | None
+    data_root: Path | None
+    options: dict[str, Any]
+    changes: dict[str, Any]
+    out: Path | None
+    resume: bool
+    overwrite: bool
+    init: Path | None
+    freeze_backbone: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is printed in the end, for people and for machines."""
+
+    line: str
+    json: dict[str, Any]
+    run: Run
+
+
+def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Answer:
+    """Train one run, and say what is trained on what."""
     import torch
 
-    from mlap.graphs.sources import absolute_root, absolute_source
-    from mlap.training import Recipe, parallel
-    from mlap.training import train as train_network
+    from mlap.graphs.dividing import check_parts
+    from mlap.models import train as train_run
+    from mlap.training import Recipe
 
-    if threads is not None:
-        torch.set_num_threads(threads)
-    device = parallel.join_group(resolve_device(device))
-    first = parallel.rank() == 0
-    silent = quiet or as_json or not first
-    options = table_options(smiles_column, target, task, split_by, split_seed, invalid)
-    dataset, data_root, options, recipe = _resolve(dataset, data_root, options, changes, out, resume)
+    dataset, data_root, options, recipe = _resolve(call)
     graphs = load(dataset, data_root, silent, **options)
     if recipe is None:
-        recipe = Recipe.preset(graphs.name, **changes)
+        recipe = Recipe.preset(graphs.name, **call.changes)
     if graphs.task is None:
-        raise UsageError(f"{graphs.name} has no labels to train on")
+        raise UsageError(f"{graphs.name} has no labels to train on", "targets")
+    check_parts(graphs)
     norm = {"graph": "GraphNorm", "none": "no normalisation"}.get(recipe.norm, f"{recipe.norm} normalisation")
-    out = out or Path("runs") / graphs.name / f"{recipe.architecture}-L{recipe.layers}-{recipe.norm}-s{recipe.seed}"
+    out = call.out or Path("runs") / graphs.name / (
+        f"{recipe.architecture}-L{recipe.layers}-{recipe.norm}-s{recipe.seed}"
+    )
     splits = ", ".join(f"{len(part):,} {name}" for name, part in graphs.splits.items())
     note(
         f"{recipe.architecture}, {count(recipe.layers, 'layer')}, {norm}, width {recipe.width}, seed {recipe.seed}",
@@ -140,35 +226,63 @@ def train(
     )
     note(f"on {graphs.name}: {count(len(graphs), 'graph')} ({splits})", silent)
     note(f"writing to {out} (device {device}, {count(torch.get_num_threads(), 'thread')})", silent)
+    metric = recipe.metric or graphs.task.metric
     try:
-        with _progress(recipe, graphs.task, silent) as (on_epoch, on_step):
-            trained = train_network(
-                recipe,
+        with training_bar(recipe.epochs, metric, silent=silent, lines=note) as (on_epoch, on_step):
+            run = train_run(
                 graphs,
-                out,
-                resume=resume,
+                recipe,
+                out=out,
+                resume=call.resume,
+                overwrite=call.overwrite,
+                init=call.init,
+                freeze_backbone=call.freeze_backbone,
                 device=device,
                 compile=compile,
-                source={
-                    "source": absolute_source(dataset),
-                    "options": options,
-                    "root": absolute_root(data_root),
-                },
+                progress=False,
                 on_epoch=on_epoch,
                 on_step=on_step,
             )
     except KeyboardInterrupt:
-        raise MlapError(f"stopped; continue with `mlap train --resume --out {out}`") from None
-    parallel.leave_group()
-    result = trained.result
-    if not first:
-        return
-    if as_json:
-        print_json({"run": str(out), "recipe": recipe.as_dict(), **asdict(result)})
-        return
-    metric = graphs.task.metric_label
-    test = "" if result.test_score is None else f", test {metric} {result.test_score:.4f}"
-    typer.echo(f"best epoch {result.best_epoch}: validation {metric} {result.valid_score:.4f}{test}  ({out})")
+        note(f"stopped; continue with: mlap train --resume --out {out}", silent)
+        raise
+    result = run.result
+    assert result is not None
+    label = METRICS[result.metric].label
+    test = "" if result.test_score is None else f", test {label} {result.test_score:.4f}"
+    line = f"epoch {result.best_epoch}: validation {label} {result.valid_score:.4f}{test}  ({out})"
+    return Answer(line, {"run": str(out), "recipe": recipe.as_dict(), **asdict(result)}, run)
+
+
+def _train_folds(call: TrainCall, folds: int, device: str, compile: bool, silent: bool) -> Answer:
+    """Train a run for each fold, and average their test scores."""
+    from mlap.statistics import summarise
+
+    if call.dataset is None:
+        raise UsageError("{field} needs a DATASET", "folds")
+    folder = call.out or Path("runs") / f"{Path(call.dataset).stem}-folds"
+    answers = []
+    for fold in range(folds):
+        out = folder / f"fold-{fold}"
+        note(f"fold {fold + 1} of {folds}", silent)
+        options = {**call.options, "folds": folds, "fold": fold}
+        one = dataclasses.replace(call, options=options, out=out, resume=call.resume or (out / "config.json").exists())
+        answers.append(_train_one(one, device, compile, silent))
+        note(answers[-1].line, silent)
+    scores = [answer.json["test_score"] for answer in answers if answer.json["test_score"] is not None]
+    summary = summarise(scores)
+    label = METRICS[answers[0].json["metric"]].label
+    error = "" if summary.standard_error is None else f" ± {summary.standard_error:.4f} (s.e.)"
+    content = {
+        "run": str(folder),
+        "metric": answers[0].json["metric"],
+        "test_scores": scores,
+        "mean": summary.mean,
+        "standard_error": summary.standard_error,
+        "folds": [answer.json for answer in answers],
+    }
+    line = f"test {label} {summary.mean:.4f}{error} over {count(len(scores), 'fold')}  ({folder})"
+    return Answer(line, content, answers[0].run)
 
 
 def _settings(pairs: list[str]) -> dict[str, str]:
@@ -181,81 +295,25 @@ def _settings(pairs: list[str]) -> dict[str, str]:
     return settings
 
 
-def _resolve(
-    dataset: str | None,
-    data_root: Path | None,
-    options: dict[str, Any],
-    changes: dict[str, Any],
-    out: Path | None,
-    resume: bool,
-) -> tuple[str, Path | None, dict[str, Any], Recipe | None]:
-    """The data set to train on, its root and options; and the recipe of a run to resume: others wait for the data."""
+def _resolve(call: TrainCall) -> tuple[str, Path | None, dict[str, Any], Recipe | None]:
+    """The data and, of a run to resume, the recipe: others wait for the data."""
     from mlap.training import Recipe
     from mlap.training.run import CONFIG, read_config
 
-    if resume and out is None:
-        raise UsageError("--resume needs the run directory: --out DIR")
-    if resume and out is not None and (out / CONFIG).exists():
-        config = read_config(out)
-        recipe = Recipe.of(config["recipe"]).replace(**changes)
-        if dataset is None:
+    if call.resume and call.out is None:
+        raise UsageError("{field} needs the run directory, --out DIR", "resume")
+    if call.resume and call.out is not None and (call.out / CONFIG).exists():
+        config = read_config(call.out)
+        recipe = Recipe.of(config["recipe"]).replace(**call.changes)
+        if call.dataset is None:
             data = config["data"]
-            return data["source"], data_root or root_of(data), {**data["options"], **options}, recipe
-        return dataset, data_root, options, recipe
-    if dataset is None:
-        if resume:
-            raise UsageError(f"{out} holds no run to resume; name a DATASET to start one")
-        raise UsageError(
-            "name a DATASET to train on, e.g. `mlap train synthetic`; `mlap data list` shows the known ones"
-        )
-    Recipe.of(changes)  # a wrong value is an error before the data are read
-    return dataset, data_root, options, None
-
-
-@contextmanager
-def _progress(
-    recipe: Recipe, task: Task, silent: bool
-) -> Iterator[tuple[Callable[[Epoch], None] | None, Callable[[int, int], None] | None]]:
-    """Callbacks that show progress: a live bar on a terminal, a line per epoch elsewhere."""
-    if silent:
-        yield None, None
-        return
-    best: list[tuple[float, int]] = []
-
-    def summary(done: Epoch) -> str:
-        sign = -1 if task.higher_is_better else 1
-        best.append((sign * done.valid_score, done.epoch))
-        score, epoch = min(best)
-        return (
-            f"loss {done.train_loss:.4f}  validation {task.metric_label} {done.valid_score:.4f}"
-            f"  (best {sign * score:.4f} in epoch {epoch})"
-        )
-
-    if not sys.stderr.isatty():
-        yield lambda done: note(f"epoch {done.epoch}/{recipe.epochs}  {summary(done)}  {done.seconds:.1f} s"), None
-        return
-
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
-        BarColumn(bar_width=24),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[summary]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        bar = progress.add_task("", total=recipe.epochs, epoch=1, epochs=recipe.epochs, summary="")
-        finished = 0
-
-        def on_epoch(done: Epoch) -> None:
-            nonlocal finished
-            finished = done.epoch
-            progress.update(bar, completed=finished, epoch=min(finished + 1, recipe.epochs), summary=summary(done))
-
-        def on_step(step: int, steps: int) -> None:
-            progress.update(bar, completed=finished + 0.95 * step / steps)
-
-        yield on_epoch, on_step
+            root = data.get("root")
+            data_root = call.data_root or (Path(root) if root and Path(root).is_dir() else None)
+            return data["source"], data_root, {**data["options"], **call.options}, recipe
+        return call.dataset, call.data_root, call.options, recipe
+    if call.dataset is None:
+        if call.resume:
+            raise UsageError(f"{call.out} holds no run to resume; name a DATASET to start one")
+        raise UsageError("name a DATASET to train on, e.g. `mlap train synthetic`; `mlap data list` shows known ones")
+    Recipe.of(call.changes)  # a wrong value is an error before the data are read
+    return call.dataset, call.data_root, call.options, None

@@ -1,63 +1,70 @@
-"""A table file – CSV, TSV or Parquet – as columns of text."""
+"""A table as columns of text, whatever it was made from."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import zlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mlap.errors import DataError, UsageError, unknown
 
-SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-
 #: What stands for "no value", in lower case.
-MISSING = ("", "nan", "na", "n/a", "null")
+MISSING = ("", "nan", "na", "n/a", "#n/a", "<na>", "nat", "null")
 
 _TRUTH = {"true": 1.0, "false": 0.0}
 _LARGEST = float(np.finfo(np.float32).max)
+_DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
 
 
 @dataclass(frozen=True)
 class Cells:
-    """A table's columns as texts. A row is called by its line in the file, or its number where there are no lines."""
+    """A table's columns as texts, or a piece of one.
+
+    Args:
+        file: what to call the table.
+        columns: the cells of each column; the spaces around them are dropped.
+        lines: the line of the file on which each row ends, or `None` where there are no lines.
+        first: the number of the piece's first row, counted from 0.
+        decimal_comma: whether `3,5` is a number.
+        notes: what the user should know about how the table was read.
+    """
 
     file: str
     columns: dict[str, list[str]]
-    lines: Sequence[int] | None
+    lines: Sequence[int] | None = None
+    first: int = 0
+    decimal_comma: bool = False
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
     def place(self, row: int) -> str:
         """What to call a row, counted from 0, to the user."""
-        return f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
+        return f"row {self.first + row + 1}" if self.lines is None else f"line {self.lines[row]}"
 
-    def check(self, name: str) -> str:
-        """Return the name of a column, or raise if there is none of that name."""
+    def check(self, name: str, field: str) -> str:
+        """Return the name of a column that the argument `field` gives, or raise if there is none of that name."""
         if name not in self.columns:
-            raise unknown(f"column of {self.file}", name, self.columns)
+            raise unknown(f"column of {self.file}", name, self.columns, field)
         return name
 
+    def known(self, name: str) -> list[str]:
+        """The cells of a column that hold a value."""
+        return [cell for cell in self.columns[name] if cell.lower() not in MISSING]
 
-def read_cells(path: Path) -> Cells:
-    """Read a table; blank lines and the spaces around cells are dropped."""
-    if not path.name.lower().endswith(SUFFIXES):
-        raise UsageError(f"{path.name} is not a table that can be read; expected a file in {', '.join(SUFFIXES)}")
-    if not path.is_file():
-        raise UsageError(f"there is no file {path}")
-    cells = _read_parquet(path) if path.name.lower().endswith(".parquet") else _read_text(path)
-    if not len(cells):
-        raise DataError(f"{path.name} has no rows below its header")
-    return cells
+    def number(self, cell: str) -> float | None:
+        """The number that a cell holds (1 and 0 for true and false), or `None`."""
+        if self.decimal_comma and _DECIMAL_COMMA.fullmatch(cell):
+            cell = cell.replace(",", ".")
+        return number(cell)
 
 
 def number(cell: str) -> float | None:
-    """The number that a cell holds (1 and 0 for true and false), or `None`."""
+    """The number that a text is (1 and 0 for true and false), or `None`."""
     try:
         value = float(cell)
     except ValueError:
@@ -65,57 +72,83 @@ def number(cell: str) -> float | None:
     return value if abs(value) <= _LARGEST and "_" not in cell else None
 
 
-def _read_text(path: Path) -> Cells:
-    opened = gzip.open if path.name.lower().endswith(".gz") else open
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    try:
-        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-            delimiter = max(",", ";", "\t", key=file.readline().count)  # a German Excel writes semicolons
-            file.seek(0)
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
-            for row in reader:
-                if any(cell.strip() for cell in row):
-                    rows.append([cell.strip() for cell in row])
-                    lines.append(reader.line_num)
-    except UnicodeError as error:
-        raise DataError(f"{path.name} is not UTF-8 text; save it as CSV in UTF-8") from error
-    except csv.Error as error:
-        raise DataError(f"{path.name}, line {reader.line_num}: {error}") from error
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path.name} cannot be read: {error}") from error
-    if not rows:
-        raise DataError(f"{path.name} is empty; expected a header and rows")
+def shown(names: Sequence[str]) -> str:
+    """Names of columns in a sentence.
 
-    header = rows.pop(0)
-    lines.pop(0)
-    _check_names(path, header)
-    for line, row in zip(lines, rows, strict=True):
-        if len(row) != len(header):
-            raise DataError(f"{path.name}, line {line}: got {len(row)} cells, but the header has {len(header)}")
-    columns = {name: [row[place] for row in rows] for place, name in enumerate(header)}
-    return Cells(path.name, columns, lines)
+    >>> shown(["a", "b"])
+    "columns 'a', 'b'"
+    """
+    listed = ", ".join(map(repr, names[:12])) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    return f"column{'s' if len(names) != 1 else ''} {listed}"
 
 
-def _read_parquet(path: Path) -> Cells:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise UsageError("Parquet files need pyarrow, which is not installed: pip install 'mlap[chem]'") from error
-    try:
-        table = pyarrow.parquet.read_table(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{path.name} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
-    _check_names(path, table.column_names)
-    columns = {
-        str(name): ["" if cell is None else str(cell).strip() for cell in table.column(name).to_pylist()]
-        for name in table.column_names
-    }
-    return Cells(path.name, columns, None)
+# ---- tables in memory ------------------------------------------------------------------------------------------------
 
 
-def _check_names(path: Path, names: Sequence[str]) -> None:
+def is_frame(x: Any) -> bool:
+    """Whether something is a data frame: pandas' or one that looks like it. Neither library is imported."""
+    return hasattr(x, "columns") and hasattr(x, "__getitem__") and hasattr(x, "shape") and not isinstance(x, Mapping)
+
+
+def frame_cells(frame: Any) -> Cells:
+    """The cells of a data frame."""
+    names = [str(name).strip() for name in frame.columns]
+    check_names("the data frame", names)
+    return Cells(
+        "the data frame",
+        {name: texts(frame[column]) for name, column in zip(names, list(frame.columns), strict=True)},
+    )
+
+
+def label_cells(smiles: Sequence[Any], labels: Any = None, names: Sequence[str] | None = None) -> Cells:
+    """The cells of a list of SMILES and, if there are any, their labels.
+
+    Args:
+        smiles: one for each row.
+        labels: one per row, or a row of several; or a mapping or data frame of several columns.
+        names: what to call the columns of labels; `label`, or `label 1` and so on, unless given.
+    """
+    columns = {"smiles": texts(smiles)}
+    if labels is None:
+        return Cells("the list", columns)
+    if isinstance(labels, Mapping) or is_frame(labels):
+        given = {str(name): texts(labels[name]) for name in (labels if isinstance(labels, Mapping) else labels.columns)}
+    else:
+        rows = [list(row) if np.ndim(row) == 1 else [row] for row in labels]
+        widths = {len(row) for row in rows}
+        if len(widths) > 1:
+            raise UsageError(f"{{field}} have rows of {' and '.join(map(str, sorted(widths)))} values", field="labels")
+        width = widths.pop() if widths else 1
+        names = list(names or (["label"] if width == 1 else [f"label {place + 1}" for place in range(width)]))
+        if len(names) != width:
+            raise UsageError(f"got {len(names)} {{field}} for {width} columns of labels", field="names")
+        given = {name: texts(row[place] for row in rows) for place, name in enumerate(names)}
+    for name, column in given.items():
+        if len(column) != len(columns["smiles"]):
+            raise UsageError(f"got {len(column)} {{field}} for {len(columns['smiles'])} SMILES", field="labels")
+        if name == "smiles":
+            raise UsageError("a column of labels cannot be called 'smiles'", field="names")
+    return Cells("the list", columns | given)
+
+
+def texts(values: Iterable[Any]) -> list[str]:
+    """The cells of a column of any values; `None`, NaN and their kin are empty."""
+    return [text(value) for value in values]
+
+
+def text(value: Any) -> str:
+    """A value as a cell holds it."""
+    if value is None or (isinstance(value, float) and value != value):
+        return ""
+    # numpy and pandas have their own kinds of truth and whole numbers: 1.0 where a column has a gap
+    if isinstance(value, float | np.floating) and float(value).is_integer() and abs(float(value)) < 1e15:
+        return str(int(value))
+    content = str(value).strip()
+    return "" if content in ("<NA>", "NaT") else content
+
+
+def check_names(file: str, names: Sequence[str]) -> None:
+    """Raise unless the names of a table's columns are different."""
     for name in names:
         if names.count(name) > 1:
-            raise DataError(f"{path.name} has {names.count(name)} columns named {name!r}; expected one name for each")
+            raise DataError(f"{file} has {names.count(name)} columns named {name!r}; expected one name for each")

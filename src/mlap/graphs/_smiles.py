@@ -14,7 +14,6 @@ import queue
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -147,7 +146,23 @@ def scaffolds(smiles: Sequence[str | None]) -> Result:
     return found, ()
 
 
-JOBS: dict[str, Callable[[Sequence[str | None]], Result]] = {"featurise": featurise, "scaffolds": scaffolds}
+def canonical(smiles: Sequence[str | None]) -> Result:
+    """The canonical SMILES of each molecule; `None` for what is no molecule."""
+    from rdkit import Chem, rdBase
+
+    with rdBase.BlockLogs():
+        molecules = [_parse(text) for text in smiles]
+        return [None if mol is None else Chem.MolToSmiles(mol) for mol in molecules], ()
+
+
+JOBS: dict[str, Callable[[Sequence[str | None]], Result]] = {
+    "featurise": featurise,
+    "scaffolds": scaffolds,
+    "canonical": canonical,
+}
+
+#: What a job is called while it runs.
+_DOING = {"featurise": "reading molecules", "scaffolds": "finding scaffolds", "canonical": "comparing molecules"}
 
 
 def _parse(text: str | None) -> Any:
@@ -204,26 +219,34 @@ def _table(columns: Sequence[Array]) -> Array:
 # ---- here, or in several processes -----------------------------------------------------------------------------------
 
 
-def run(job: str, smiles: Sequence[Any], processes: int | None = None, progress: bool = False) -> Iterator[Result]:
+def run(
+    job: str,
+    smiles: Sequence[Any],
+    processes: int | None = None,
+    progress: Callable[[str, int, int | None], None] | None = None,
+) -> Iterator[Result]:
     """What a job makes of the SMILES, chunk by chunk and in order.
 
     Args:
         job: a key of `JOBS`.
         smiles: texts; anything else reaches the job as `None`.
         processes: how many; `None` for all cores that this process may use, or one where there is little to do.
-        progress: show a bar on stderr, if that is a terminal and the work takes longer than two seconds.
+        progress: called after each chunk; see `mlap.graphs.progress`.
     """
     require_rdkit()
     if processes is not None and processes < 1:
-        raise UsageError(f"processes must be at least 1, got {processes}")
+        raise UsageError(f"{{field}} must be at least 1, got {processes}", field="processes")
     if processes is None:
         processes = _cores() if len(smiles) > FEW else 1
     texts = [text if isinstance(text, str) else None for text in smiles]
     chunks = [texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)]
     processes = min(processes, len(chunks)) if sys.executable else 1
-    with _bar(len(texts), progress) as advance, _mapper(job, processes) as results_of:
+    done = 0
+    with _mapper(job, processes) as results_of:
         for chunk, result in zip(chunks, results_of(chunks), strict=True):
-            advance(len(chunk))
+            done += len(chunk)
+            if progress is not None:
+                progress(_DOING[job], done, len(texts))
             yield result
 
 
@@ -282,8 +305,9 @@ def _ask(worker: subprocess.Popen[bytes], job: str, chunk: list[str | None]) -> 
             arrays.append(np.frombuffer(content, dtype).reshape(shape))
     except (OSError, ValueError) as error:  # a closed pipe, or half an answer
         raise MlapError(
-            f"a process that reads SMILES ended before its work was done (exit code {worker.poll()}); "
-            "try again with processes=1"
+            f"a process that reads SMILES ended before its work was done (exit code {worker.poll()})",
+            field="processes",
+            suggest=1,
         ) from error
     return info, tuple(arrays)
 
@@ -297,31 +321,6 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
         for part in arrays:
             answers.write(np.ascontiguousarray(part).data)
         answers.flush()
-
-
-@contextmanager
-def _bar(total: int, show: bool) -> Iterator[Callable[[int], None]]:
-    """A function that moves a progress bar, which appears on a terminal after two seconds."""
-    if not show or not sys.stderr.isatty():
-        yield lambda count: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    bar = Progress(console=Console(stderr=True), transient=True)
-    task = bar.add_task("molecules", total=total)
-    begun = time.monotonic()
-
-    def advance(count: int) -> None:
-        bar.advance(task, count)
-        if time.monotonic() - begun > 2 and not bar.live.is_started:
-            bar.start()
-
-    try:
-        yield advance
-    finally:
-        if bar.live.is_started:
-            bar.stop()
 
 
 if __name__ == "__main__":

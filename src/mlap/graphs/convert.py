@@ -17,6 +17,22 @@ from mlap.graphs.graph_set import Array, Features, GraphSet, smallest_unsigned
 from mlap.graphs.task import Task
 from mlap.names import DEFAULT_METRICS
 
+
+def holds(sequence: Any, kind: type) -> bool:
+    """Whether something is a sequence (a list, an array, a series) of things of a kind, gaps aside.
+
+    >>> holds(["CCO", None], str), holds("CCO", str), holds([], str)
+    (True, False, True)
+    """
+    if isinstance(sequence, str | bytes | Mapping) or not hasattr(sequence, "__len__"):
+        return False
+    try:
+        things = list(sequence)
+    except TypeError:
+        return False
+    return all(thing is None or thing != thing or isinstance(thing, kind) for thing in things)
+
+
 # ---- PyG ---------------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,6 @@ import shutil
 import socket
 import ssl
 import stat
-import sys
 import tempfile
 import time
 import urllib.error
@@ -28,6 +27,7 @@ from pathlib import Path, PurePosixPath
 
 from mlap.errors import DataError, UsageError, unknown
 from mlap.graphs.ogb import OGB_SETS, ogb_name, required_files
+from mlap.graphs.progress import Progress
 
 #: Where the archives lie: OGB's own table, and the TU collection (PyG's `TUDataset` uses the same address).
 OGB_URL = "http://snap.stanford.edu/ogb/data/graphproppred"
@@ -43,35 +43,35 @@ MAX_EXPANSION = 200
 TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 
 
-def fetch_ogb(name: str, root: Path, *, base_url: str | None = None, progress: bool = True) -> Path:
+def fetch_ogb(name: str, root: Path, *, base_url: str | None = None, progress: Progress | None = None) -> Path:
     """The folder of an official OGB set in `root`, fetched if it is not there yet.
 
     Args:
         name: such as `ogbg-molhiv`.
         root: where data sets are kept; the folder gets OGB's name for it, `ogbg_molhiv`.
         base_url: instead of `$MLAP_OGB_URL`, or else OGB's own address.
-        progress: whether to show a progress bar (on stderr, only on a terminal).
+        progress: called as the work goes on.
     """
     official = ogb_name(name)
     if official is None:
-        raise unknown("OGB graph-property set", name, OGB_SETS)
+        raise unknown("OGB graph-property set", name, OGB_SETS, "source")
     folder = Path(root) / official.replace("-", "_")
     base = base_url or os.environ.get("MLAP_OGB_URL") or OGB_URL
     url = f"{base.rstrip('/')}/{OGB_SETS[official].archive}"
     return _fetch(official, url, folder, required_files(official), progress)
 
 
-def fetch_tu(name: str, root: Path, *, base_url: str | None = None, progress: bool = True) -> Path:
+def fetch_tu(name: str, root: Path, *, base_url: str | None = None, progress: Progress | None = None) -> Path:
     """The folder with the files of a TU set in `root`, fetched if it is not there yet.
 
     Args:
         name: such as `NCI1` or `MCF-7`.
         root: where data sets are kept; the files are in `NAME/raw` (or directly in `NAME`, if somebody put them there).
         base_url: instead of `$MLAP_TU_URL`, or else the collection's own address.
-        progress: whether to show a progress bar (on stderr, only on a terminal).
+        progress: called as the work goes on.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
-        raise UsageError(f"a TU set has a name like NCI1 or MCF-7, got {name!r}")
+        raise UsageError(f"a TU set has a name like NCI1 or MCF-7, got {name!r}", field="source")
     required = [f"{name}_A.txt", f"{name}_graph_indicator.txt"]
     folder = Path(root) / name
     if not _absent(folder, required):
@@ -82,7 +82,7 @@ def fetch_tu(name: str, root: Path, *, base_url: str | None = None, progress: bo
 
 
 def _fetch(
-    name: str, url: str, folder: Path, required: Sequence[str], progress: bool, optional: Sequence[str] = ()
+    name: str, url: str, folder: Path, required: Sequence[str], progress: Progress | None, optional: Sequence[str] = ()
 ) -> Path:
     absent = _absent(folder, required)
     if not absent:
@@ -120,7 +120,7 @@ def download(
     *,
     sha256: str | None = None,
     size: int | None = None,
-    progress: bool = True,
+    progress: Progress | None = None,
     timeout: float = 30,
     attempts: int = 5,
     backoff: float = 1,
@@ -132,7 +132,7 @@ def download(
         target: where to put the file.
         sha256: its checksum in hexadecimal digits, if known.
         size: its bytes, if known; what the server says is checked in any case.
-        progress: whether to show a progress bar (on stderr, only on a terminal).
+        progress: called as the work goes on.
         timeout: seconds without an answer before a connection is given up.
         attempts: how often to connect again in a row without getting any further.
         backoff: seconds to wait before the second attempt; doubled for each one after that.
@@ -144,8 +144,13 @@ def download(
     part = _Part(target)
     with _writing(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-    with _progress_bar(target.name, progress) as show:
-        _persist(url, part, show, timeout, attempts, backoff)
+
+    def show(received: int, total: int | None) -> None:
+        if progress is not None:
+            known = "" if total is None else f" of {total / 1e6:.1f}"
+            progress(f"downloading {target.name}, {received / 1e6:.1f}{known} MB", received, total)
+
+    _persist(url, part, show, timeout, attempts, backoff)
     got = part.size()
     if size is not None and got != size:
         part.discard()
@@ -254,21 +259,6 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror or error}") from None
-
-
-@contextlib.contextmanager
-def _progress_bar(name: str, wanted: bool) -> Iterator[Callable[[int, int | None], None]]:
-    """A function to call with the bytes received and, if known, the bytes in all."""
-    if not wanted or not sys.stderr.isatty():
-        yield lambda received, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task(name, total=None)
-        yield lambda received, total: bar.update(task, completed=received, total=total)
 
 
 def _sha256(path: Path) -> str:

@@ -106,6 +106,31 @@ class GraphBatch:
         return GraphBatch(**moved)
 
 
+@dataclass(frozen=True)
+class Source:
+    """Where a graph set can be read again: `load_graphs(source, root=root, **options)`.
+
+    Args:
+        source: a known name or an absolute path.
+        options: those of the reader, as JSON holds them.
+        root: the folder of data sets that was named, absolute; `None` for the default.
+    """
+
+    source: str
+    options: dict[str, Any]
+    root: str | None = None
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A row of a table that is not in the graph set: its number from 0, what people call it, what it was, and why."""
+
+    row: int
+    place: str
+    text: str
+    reason: str
+
+
 @dataclass(frozen=True, eq=False)
 class GraphSet:
     """All graphs of a data set in a few flat arrays.
@@ -127,6 +152,11 @@ class GraphSet:
         splits: index arrays by name, usually `train`, `valid` and `test`.
         name: what to call the set.
         ids: one string per graph (for molecules their SMILES), or `None`.
+        source: where the set can be read again; `None` for data that were made in memory.
+        rows: `(G,)`, the row of the table that each graph was, counted from 0; `None` if each is its own number.
+        left_out: the rows of the table that are not in the set.
+
+    The last three say where the set comes from. They are no part of its fingerprint.
     """
 
     node_ptr: NDArray[np.int64]
@@ -140,6 +170,9 @@ class GraphSet:
     splits: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     name: str = "graphs"
     ids: Sequence[str] | None = None
+    source: Source | None = None
+    rows: NDArray[np.int64] | None = None
+    left_out: tuple[LeftOut, ...] = ()
 
     # ---- what it is ------------------------------------------------------------------------------------------
 
@@ -163,7 +196,7 @@ class GraphSet:
         """The indices of a named split."""
         if name not in self.splits:
             has = ", ".join(self.splits) or "no splits"
-            raise UsageError(f"{self.name} has no split {name!r}; it has {has}")
+            raise UsageError(f"{self.name} has no part {name!r}; it has {has}", field="split")
         return self.splits[name]
 
     @cached_property
@@ -179,7 +212,9 @@ class GraphSet:
             for row in array if label == "edges" else (array,):
                 for start in range(0, len(row), 1 << 18):
                     digest.update(np.ascontiguousarray(row[start : start + (1 << 18)], dtype=dtype).data)
-        task = None if self.task is None else dataclasses.asdict(self.task)
+        # Only what training sees: the words of a task's labels are not among it.
+        kept = ("kind", "num_outputs", "metric", "names")
+        task = None if self.task is None else {name: getattr(self.task, name) for name in kept}
         digest.update(json.dumps([self.directed, task], sort_keys=True).encode())
         return digest.hexdigest()[:16]
 
@@ -261,7 +296,10 @@ class GraphSet:
             edge_features=rows_of(self.edge_features, edge_rows),
             y=None if self.y is None else self.y[indices],
             ids=None if self.ids is None else [self.ids[index] for index in indices],
+            rows=None if self.rows is None else self.rows[indices],
             splits={},
+            source=None,
+            left_out=(),
         )
 
     @classmethod
@@ -291,6 +329,9 @@ class GraphSet:
             y=None if first.y is None else np.concatenate([s.y for s in sets if s.y is not None]),
             ids=None if any(s.ids is None for s in sets) else [text for s in sets for text in s.ids or ()],
             splits={},
+            source=first.source if len(sets) == 1 else None,
+            rows=first.rows if len(sets) == 1 else None,
+            left_out=first.left_out if len(sets) == 1 else (),
         )
 
     # ---- is it sound -----------------------------------------------------------------------------------------
@@ -309,6 +350,8 @@ class GraphSet:
         check_splits(self.splits, len(self))
         if self.ids is not None and len(self.ids) != len(self):
             raise DataError(f"got {len(self.ids)} ids for {len(self)} graphs")
+        if self.rows is not None and self.rows.shape != (len(self),):
+            raise DataError(f"got rows of shape {self.rows.shape} for {len(self)} graphs")
         return self
 
     def _validate_edges(self) -> None:

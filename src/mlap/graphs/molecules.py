@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mlap.errors import DataError, UsageError, unknown
 from mlap.graphs import _smiles
 from mlap.graphs.graph_set import Features, GraphSet, smallest_unsigned
+from mlap.graphs.progress import Progress
 
 #: Atomic number, chirality, degree, formal charge, hydrogens, radical electrons, hybridisation, aromatic, in a ring.
 ATOM_CARDINALITIES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
@@ -59,7 +60,7 @@ def molecules(
     *,
     on_invalid: str = "error",
     processes: int | None = None,
-    progress: bool = False,
+    progress: Progress | None = None,
     name: str = "molecules",
 ) -> Molecules:
     """Read SMILES into graphs with OGB's nine atom and three bond features, each bond once.
@@ -68,16 +69,16 @@ def molecules(
         smiles: the texts. What RDKit cannot read, the empty text and anything that is not text are invalid.
         on_invalid: `"error"` to raise a `DataError` if there is any invalid one, `"skip"` to leave them out.
         processes: how many; `None` for all cores that this process may use, if there are thousands of molecules.
-        progress: show a bar on stderr, if that is a terminal and the work takes longer than two seconds.
+        progress: called as the work goes on.
         name: what to call the set.
 
     >>> molecules(["CCO", "c1ccccc1"]).graphs
     GraphSet('molecules', 2 graphs, 9 nodes, 8 edges)
     """
     if isinstance(smiles, str):
-        raise UsageError(f"smiles must be a sequence of texts, got one text; write [{smiles!r}]")
+        raise UsageError(f"{{field}} must be a sequence of texts, got one text; write [{smiles!r}]", field="smiles")
     if on_invalid not in ON_INVALID:
-        raise unknown("on_invalid", on_invalid, ON_INVALID)
+        raise unknown("way to treat invalid SMILES", on_invalid, ON_INVALID, "on_invalid")
 
     invalid: list[Invalid] = []
     blocks: list[tuple[Any, ...]] = [_EMPTY]
@@ -88,7 +89,9 @@ def molecules(
     if invalid and on_invalid == "error":
         raise DataError(
             f"{len(invalid)} of {len(smiles)} SMILES are no molecules, the first at index {invalid[0].index}, "
-            f"{invalid[0]}; correct them, or leave them out with on_invalid='skip'"
+            f"{invalid[0]}; correct them or leave them out",
+            field="on_invalid",
+            suggest="skip",
         )
 
     kept = np.setdiff1d(np.arange(len(smiles)), [failure.index for failure in invalid])
@@ -104,6 +107,18 @@ def molecules(
         ids=[smiles[index] for index in kept],
     )
     return Molecules(graphs.validate(), kept, tuple(invalid))
+
+
+def are_molecules(graphs: GraphSet) -> bool:
+    """Whether the graphs of a set are molecules in OGB's features whose ids are their SMILES."""
+    return (
+        graphs.ids is not None
+        and not graphs.directed
+        and graphs.node_features is not None
+        and graphs.node_features.cardinalities == ATOM_CARDINALITIES
+        and graphs.edge_features is not None
+        and graphs.edge_features.cardinalities == BOND_CARDINALITIES
+    )
 
 
 #: What there is of no molecules at all: the atoms and bonds of each, their features, the bonds' ends.

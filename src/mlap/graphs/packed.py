@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlap.errors import DataError, MlapError, UsageError
-from mlap.graphs.graph_set import Array, Features, GraphSet, smallest_unsigned
+from mlap.graphs.graph_set import Array, Features, GraphSet, LeftOut, smallest_unsigned
 from mlap.graphs.splits import check_splits
 from mlap.graphs.task import Task
 
@@ -199,10 +199,12 @@ def _assemble(path: Path, header: dict[str, Any]) -> GraphSet:
         node_features=features("node_features"),
         edge_features=features("edge_features"),
         y=read("y") if "y" in arrays else None,
-        task=None if header["task"] is None else Task(**{**header["task"], "names": tuple(header["task"]["names"])}),
+        task=None if header["task"] is None else Task.from_dict(header["task"]),
         splits={name: read(f"split_{number}") for number, name in enumerate(header["splits"])},
         name=header["name"],
         ids=_cut(_file(path, "ids").read_bytes(), read("id_ptr")) if "ids" in arrays else None,
+        rows=read("rows") if "rows" in arrays else None,
+        left_out=tuple(LeftOut(**entry) for entry in header.get("left_out", ())),
     )
     _check_shapes(graph_set)
     return graph_set
@@ -235,6 +237,8 @@ def _check_shapes(graph_set: GraphSet) -> None:
         raise ValueError("labels and task do not go together")
     if graph_set.ids is not None and len(graph_set.ids) != num_graphs:
         raise ValueError(f"{len(graph_set.ids)} ids for {num_graphs} graphs")
+    if graph_set.rows is not None and graph_set.rows.shape != (num_graphs,):
+        raise ValueError(f"{graph_set.rows.shape} rows for {num_graphs} graphs")
     try:
         check_splits(graph_set.splits, num_graphs)
     except DataError as error:  # which does not know the file it is about
@@ -287,7 +291,7 @@ def save(graph_set: GraphSet, path: str | Path) -> None:
     with Writer(path) as writer:
         for start, stop in _pieces(graph_set):
             writer.append(graph_set.subset(np.arange(start, stop)))
-        writer.splits = graph_set.splits
+        writer.splits, writer.left_out = graph_set.splits, graph_set.left_out
 
 
 def _pieces(graph_set: GraphSet) -> Iterator[tuple[int, int]]:
@@ -310,7 +314,8 @@ class Writer:
     ...         writer.append(chunk)
     ...     writer.splits = splits
 
-    `splits` and `notes` (sentences on how the set was made, see the function `notes`) are set before the block ends.
+    `splits`, `left_out` and `notes` (sentences on how the set was made, see the function `notes`) are set before the
+    block ends.
     The directory appears under its name when the block ends, whole, or not at all. A packed set of that name is
     replaced; anything else is left alone and is an error.
     """
@@ -319,6 +324,7 @@ class Writer:
         self.path = Path(path)
         self.splits: Mapping[str, NDArray[np.int64]] = {}
         self.notes: Sequence[str] = ()
+        self.left_out: Sequence[LeftOut] = ()
         self._first: GraphSet | None = None
         self._files: dict[str, _ArrayFile] = {}
         self._ends = {"node_ptr": 0, "edge_ptr": 0, "id_ptr": 0}
@@ -372,6 +378,8 @@ class Writer:
                 self._extend_pointer("id_ptr", np.cumsum([0, *map(len, chunk.ids)]))
                 text = "".join(chunk.ids).encode("utf-8", "surrogatepass")
                 self._extend("ids", np.frombuffer(text, dtype=np.uint8))
+            if chunk.rows is not None:
+                self._extend("rows", np.asarray(chunk.rows, dtype=np.int64))
 
     def _extend(self, name: str, rows: Array) -> None:
         if name not in self._files:
@@ -395,11 +403,12 @@ class Writer:
         content: dict[str, Any] = {
             "name": first.name,
             "directed": bool(first.directed),
-            "task": None if first.task is None else {**dataclasses.asdict(first.task), "names": list(first.task.names)},
+            "task": None if first.task is None else first.task.as_dict(),
             "node_features": _scale(first.node_features),
             "edge_features": _scale(first.edge_features),
             "splits": list(self.splits),
             "notes": list(self.notes),
+            "left_out": [dataclasses.asdict(entry) for entry in self.left_out],
             "arrays": {name: file.close() for name, file in self._files.items()},
         }
         content["fingerprint"] = _assemble(self._folder, content).fingerprint
@@ -447,7 +456,8 @@ def _outline(graph_set: GraphSet) -> tuple[Any, ...]:
     """What all pieces of a packed set have in common."""
     node, edge = graph_set.node_features, graph_set.edge_features
     columns = tuple(None if features is None else features.num_columns for features in (node, edge))
-    return graph_set.directed, graph_set.task, _scale(node), _scale(edge), columns, graph_set.ids is None
+    absent = graph_set.ids is None, graph_set.rows is None
+    return graph_set.directed, graph_set.task, _scale(node), _scale(edge), columns, absent
 
 
 def _scale(features: Features | None) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ make the graphs of a class differ. Neither nodes nor edges have features.
 
 The figure that shows the three types is not part of the paper's text, and the text leaves open which node is shared,
 whether appended edges pass messages one way or both, and whether a random edge may repeat another. Each of these is a
-parameter here; the defaults are the reading that comes nearest to the published error rates (docs/results.md).
+parameter here; the defaults are the reading that comes nearest to the published error rates (research/generator.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from mlap.errors import UsageError, unknown
 from mlap.names import METRICS, TASKS
@@ -17,27 +19,33 @@ class Task:
         num_outputs: the number of classes (multiclass) or of target columns (binary, regression).
         metric: a key of `METRICS` that scores this kind.
         names: the classes' or targets' names, if they have any.
+        labels: the words for no and yes of each binary target, such as `("Inactive", "Active")`; empty where the data
+            say 0 and 1. They are for people: training does not see them.
     """
 
     kind: str
     num_outputs: int
     metric: str
     names: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in TASKS:
-            raise unknown("kind of task", self.kind, TASKS)
+            raise unknown("kind of task", self.kind, TASKS, "task")
         if self.metric not in METRICS:
-            raise unknown("metric", self.metric, METRICS)
+            raise unknown("metric", self.metric, METRICS, "metric")
         if self.kind not in METRICS[self.metric].kinds:
             fitting = [name for name, metric in METRICS.items() if self.kind in metric.kinds]
             raise UsageError(
-                f"metric {self.metric!r} does not score a {self.kind} task; use one of {', '.join(fitting)}"
+                f"{{field}} {self.metric!r} does not score a {self.kind} task; use one of {', '.join(fitting)}",
+                field="metric",
             )
         if self.num_outputs < 1:
             raise UsageError(f"a task needs at least one output, got {self.num_outputs}")
         if self.names and len(self.names) != self.num_outputs:
             raise UsageError(f"got {len(self.names)} names for {self.num_outputs} outputs")
+        if self.labels and (self.kind != "binary" or len(self.labels) != self.num_outputs):
+            raise UsageError(f"labels are the words for no and yes of each binary target, got {self.labels!r}")
 
     @property
     def higher_is_better(self) -> bool:
@@ -48,3 +56,17 @@ class Task:
     def metric_label(self) -> str:
         """The metric's name for people."""
         return METRICS[self.metric].label
+
+    def as_dict(self) -> dict[str, Any]:
+        """The task as JSON holds it."""
+        return {**asdict(self), "names": list(self.names), "labels": [list(pair) for pair in self.labels]}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Task:
+        """The task that `as_dict` wrote; files of older versions have no labels.
+
+        >>> Task.from_dict(Task("binary", 1, "rocauc", ("tox",), (("no", "yes"),)).as_dict()).labels
+        (('no', 'yes'),)
+        """
+        labels = tuple((str(no), str(yes)) for no, yes in content.get("labels", ()))
+        return cls(content["kind"], content["num_outputs"], content["metric"], tuple(content["names"]), labels)

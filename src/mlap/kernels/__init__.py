@@ -1,44 +1,81 @@
-"""Compiled kernels for what a network does on the CPU between its matrix products; optional.
+"""The fast path: compiled kernels for what a network does on the CPU between its matrix products; optional.
 
-With numba installed (the extra `fast`) the modules of `mlap.nn` use the functions of this room where `usable` says so;
-everywhere else, on a GPU, while torch compiles, for other types, they use torch operations. Those are in the modules
-themselves, compute the same, and are what the kernels are tested against. `MLAP_KERNELS=0` turns the kernels off.
+With numba installed (the extra `fast`), `executor` gives an object that runs a `GraphNetwork` on a batch by compiled
+loops, forward and backward, with the same results to rounding and the same random stream. It gives none where they
+cannot or must not: on a GPU, for other types, while torch compiles or traces, under autocast, forward-mode derivatives
+and functorch. A part that is not what the kernels know (a module of one's own, one with hooks) is called as usual.
+
+The environment variable `MLAP_KERNELS=0` turns the kernels off; it is read when this module is imported. `disabled`
+turns them off for some lines.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from typing import TypeGuard, TypeVar
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
 
-#: what is the same for several rows is computed once if no more than this fraction of all has to be computed then
-WORTH_SHARING = 0.9
+from mlap.files import first_line
 
-Kind = TypeVar("Kind", bound=nn.Module)
+if TYPE_CHECKING:
+    from mlap.nn.batch import Graphs
+    from mlap.nn.execution import Executor
+    from mlap.nn.network import GraphNetwork
 
-_INSTALLED = importlib.util.find_spec("numba") is not None
-
-
-def on_host(tensor: Tensor) -> bool:
-    """Whether the values may be looked at: a device would have to wait, torch's compiler would break the graph."""
-    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+_wanted: ContextVar[bool] = ContextVar("kernels", default=os.environ.get("MLAP_KERNELS", "1") != "0")
 
 
-def usable(*tensors: Tensor) -> bool:
-    """Whether the kernels can compute with these tensors here and now."""
+@contextmanager
+def disabled() -> Iterator[None]:
+    """Run networks by torch operations alone: for second derivatives, say, which the kernels do not have."""
+    token = _wanted.set(False)
+    try:
+        yield
+    finally:
+        _wanted.reset(token)
+
+
+def executor(network: GraphNetwork, g: Graphs) -> Executor | None:
+    """An executor of the network for these graphs; `None` where its own modules are to run."""
+    if not _wanted.get() or _watched():
+        return None
+    make = _maker()
+    made: Executor | None = None if make is None else make(network, g)
+    return made
+
+
+def _watched() -> bool:
+    """Whether something looks at, or changes, what torch computes, and would not see the kernels."""
     return (
-        _INSTALLED
-        and os.environ.get("MLAP_KERNELS", "1") != "0"
-        and all(on_host(x) and x.dtype in (torch.float32, torch.float64) for x in tensors)
-        and len({x.dtype for x in tensors}) == 1
-        and not torch._C._are_functorch_transforms_active()
+        torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None
+        or torch.is_autocast_enabled("cpu")
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._len_torch_function_stack() > 0
+        or torch.autograd.forward_ad._current_level >= 0
     )
 
 
-def may_replace(module: nn.Module, kind: type[Kind]) -> TypeGuard[Kind]:
-    """Whether kernels may do a module's work without calling it: it is of no subclass, and no hook waits for calls."""
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return type(module) is kind and not any(hooks)
+@cache
+def _maker() -> Any:
+    """The function that makes executors; `None`, with a warning, if numba is there and cannot be used."""
+    if importlib.util.find_spec("numba") is None:
+        return None
+    try:
+        from mlap.kernels import run
+    except Exception as error:  # numba fails in many ways: another numpy, another llvmlite, no place for its cache
+        warnings.warn(
+            f"numba cannot be used ({first_line(error)}); networks run by torch operations alone, which is slower",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    return run.executor

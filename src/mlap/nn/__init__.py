@@ -1,39 +1,58 @@
 """The mathematics: encoders, backbones, readouts, and the network composed of them."""
 
-from mlap.nn.backbone import NORMS, Backbone, make_backbone
+from mlap.nn.backbone import NORMS, Backbone, VirtualNode, make_backbone
 from mlap.nn.convs import CONVS, GATLayer, GCNLayer, GINLayer
 from mlap.nn.dropout import Dropout
 from mlap.nn.encoders import CategoryEncoder, ConstantEncoder, RealEncoder, make_encoder
-from mlap.nn.join import JOINS, Last, Max, Projection, Sum, Weighted
-from mlap.nn.network import GraphNetwork, Trace, graph_network
-from mlap.nn.pooling import AttentionPooling
+from mlap.nn.join import Concat, Join, Last, LSTMAttention, Max, Projection, Sum, Terms, Weighted
+from mlap.nn.network import HEADS, GraphNetwork, Trace, graph_network
+from mlap.nn.pooling import (
+    AttentionPooling,
+    GatedSumPooling,
+    MaxPooling,
+    MeanPooling,
+    Pooling,
+    SumPooling,
+)
 from mlap.nn.readout import (
     JumpReadout,
     MultiLevelAttentionPooling,
+    Reading,
     make_readout,
 )
 
 __all__ = [
     "CONVS",
-    "JOINS",
+    "HEADS",
     "NORMS",
     "AttentionPooling",
     "Backbone",
     "CategoryEncoder",
+    "Concat",
     "ConstantEncoder",
     "Dropout",
     "GATLayer",
     "GCNLayer",
     "GINLayer",
+    "GatedSumPooling",
     "GraphNetwork",
+    "Join",
     "JumpReadout",
+    "LSTMAttention",
     "Last",
     "Max",
+    "MaxPooling",
+    "MeanPooling",
     "MultiLevelAttentionPooling",
+    "Pooling",
     "Projection",
+    "Reading",
     "RealEncoder",
     "Sum",
+    "SumPooling",
+    "Terms",
     "Trace",
+    "VirtualNode",
     "Weighted",
     "graph_network",
     "make_backbone",

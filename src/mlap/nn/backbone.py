@@ -1,24 +1,22 @@
-"""The backbone: message-passing layers one after the other, whose outputs are the levels."""
+"""The backbone: message-passing layers one after the other, whose outputs are the levels.
+
+Section 3.1 of the paper, arXiv:2103.01488 (Neural Networks 145, 2022), and "Model Configurations" in its section 4.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import BatchNorm, GraphNorm, LayerNorm, PairNorm
 from torch_geometric.nn.inits import reset
+from torch_geometric.utils import scatter
 
-from mlap import kernels
 from mlap.errors import UsageError, unknown
-from mlap.nn.convs import CONVS, Arcs, GINLayer
+from mlap.nn.convs import make_conv
 from mlap.nn.dropout import Dropout
-from mlap.nn.encoders import Describes, make_encoder
-from mlap.nn.environments import Environments
-
-if TYPE_CHECKING:
-    from mlap.kernels.functions import Finish, GinLayer
+from mlap.nn.encoders import FeatureSizes
 
 #: name → a function of the number of channels that makes the module
 NORMS: dict[str, Callable[[int], nn.Module]] = {
@@ -30,11 +28,49 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
+class VirtualNode(nn.Module):
+    r"""A node that hears and tells all nodes of its graph, as in OGB's reference code.
+
+    .. math::
+        h_n \leftarrow h_n + v_G \;\text{before layer } l, \qquad
+        v_G \leftarrow \mathrm{dropout} \left( f^{(l)} \left( v_G + \sum_n h_n \right) \right) \;\text{after it},
+            \quad l < L
+
+    :math:`v_G` is a trainable vector at first, initially zero; :math:`f^{(l)}` is twice Linear – BatchNorm – ReLU.
+
+    Args:
+        channels: the width of the node representations.
+        num_layers: the number of layers L that it goes with.
+    """
+
+    def __init__(self, channels: int, num_layers: int) -> None:
+        super().__init__()
+        self.start = nn.Parameter(torch.zeros(1, channels))
+        self.updates = nn.ModuleList(
+            nn.Sequential(
+                *(nn.Linear(channels, 2 * channels), BatchNorm(2 * channels, allow_single_element=True), nn.ReLU()),
+                *(nn.Linear(2 * channels, channels), BatchNorm(channels, allow_single_element=True), nn.ReLU()),
+            )
+            for _ in range(num_layers - 1)
+        )
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        nn.init.zeros_(self.start)
+        for update in self.updates:
+            reset(update)
+
+    def forward(self, layer: int, v: Tensor, h: Tensor, index: Tensor) -> Tensor:
+        """The virtual nodes `(B, channels)` after a layer, counted from 0, that saw nodes `h` `(N, channels)`."""
+        updated: Tensor = self.updates[layer](v + scatter(h, index, 0, v.size(0)))
+        return updated
+
+
 class Backbone(nn.Module):
     r"""Turn node representations into levels :math:`h^{(1)}, \dots, h^{(L)}`, one per message-passing layer.
 
-    A layer is: message passing → normalisation → ReLU, except in the last layer → dropout → residual connection, if
-    any. Its output is the level that readouts see, and the input of the next layer.
+    A layer is: message passing (Eqs. gnn-msg and gnn-upd) → normalisation → ReLU, except in the last layer → dropout →
+    residual connection, if any. Its output is the level that readouts see, and the input of the next layer.
 
     Args:
         convs: the L message-passing layers, each called as `conv(h, edge_index, edge_attr)`.
@@ -42,6 +78,8 @@ class Backbone(nn.Module):
         norm: a key of `NORMS`; `"graph"` is the paper's GraphNorm (+), `"none"` its GraphNorm (−).
         dropout: the probability of dropout after every layer.
         residual: whether a layer adds its input to its output.
+        input_level: whether the encoded nodes are a level too, the one before those of the layers.
+        virtual_node: whether each graph has a `VirtualNode`.
     """
 
     def __init__(
@@ -51,32 +89,34 @@ class Backbone(nn.Module):
         norm: str = "none",
         dropout: float = 0.5,
         residual: bool = False,
+        input_level: bool = False,
+        virtual_node: bool = False,
     ) -> None:
         super().__init__()
         if not convs:
             raise UsageError("a backbone needs at least one layer, got 0")
         if norm not in NORMS:
-            raise unknown("normalisation", norm, NORMS)
+            raise unknown("normalisation", norm, NORMS, "norm")
         self.convs = nn.ModuleList(convs)
         self.norms = nn.ModuleList(NORMS[norm](channels) for _ in convs)
         self.norm_per_graph = norm in ("graph", "pair")
         self.dropout = Dropout(dropout)
         self.residual = residual
+        self.input_level = input_level
+        self.virtual_node = VirtualNode(channels, len(convs)) if virtual_node else None
+
+    @property
+    def num_levels(self) -> int:
+        """The number of levels: one per layer, and one more with `input_level`."""
+        return len(self.convs) + self.input_level
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
-        reset(self.convs)
-        reset(self.norms)
+        for part in (self.convs, self.norms, self.virtual_node):
+            reset(part)
 
     def forward(
-        self,
-        h: Tensor,
-        edge_index: Tensor,
-        edge_attr: Tensor | None,
-        index: Tensor,
-        dim_size: int,
-        ptr: Tensor | None = None,
-        kind: Tensor | None = None,
+        self, h: Tensor, edge_index: Tensor, edge_attr: Tensor | None, index: Tensor, dim_size: int
     ) -> list[Tensor]:
         """The levels `L × (N, channels)`.
 
@@ -86,91 +126,45 @@ class Backbone(nn.Module):
             edge_attr: the arcs' features, or `None`.
             index: `(N,)`, the graph of each node.
             dim_size: the number of graphs.
-            ptr: `(dim_size + 1,)`, where each graph's nodes begin, if they are sorted by graph; for speed.
-            kind: `(N,)`, which rows of `h` are alike, if it is known; for speed.
         """
-        arcs = Arcs(edge_index, edge_attr, len(h))
-        alike = self._alike(kind if kernels.on_host(h) else None, arcs, index, dim_size)
-        levels: list[Tensor] = []
-        for number, conv in enumerate(self.convs):
-            below = h
-            layer = self._for_kernels(number, h, arcs, alike[number], ptr)
-            if layer is not None:
-                from mlap.kernels import functions
-
-                h = functions.gin_layer(h, layer, arcs.sorted, ptr)
-            else:
-                more = (arcs, alike[number]) if isinstance(conv, GINLayer) else ()
-                h = self._finish(conv(h, edge_index, edge_attr, *more), number, index, dim_size, ptr)
+        levels = [h] if self.input_level else []
+        v = None if self.virtual_node is None else self.virtual_node.start.expand(dim_size, -1)
+        for layer, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
+            below = h if v is None else h + v.index_select(0, index)
+            h = conv(below, edge_index, edge_attr)
+            h = norm(h, index, dim_size) if self.norm_per_graph else norm(h)
+            h = self.dropout(h if self.is_last(layer) else h.relu())
             if self.residual:
                 h = h + below
             levels.append(h)
+            v = self.updated(v, layer, below, index)
         return levels
 
-    def _alike(self, kind: Tensor | None, arcs: Arcs, index: Tensor, dim_size: int) -> list[Environments | None]:
-        """For each layer, which nodes are alike in its output before normalisation and dropout, if it is known.
+    def is_last(self, layer: int) -> bool:
+        """Whether a layer, counted from 0, is the last, which no ReLU follows."""
+        return layer == len(self.convs) - 1
 
-        Above the first layer it is as long as nothing random happens, and unless gradients are wanted: those of alike
-        nodes would all be given to one of them.
-        """
-        found: list[Environments | None] = []
-        for conv in self.convs:
-            here = conv.alike(kind, arcs) if kind is not None and isinstance(conv, GINLayer) else None
-            found.append(here)
-            if here is None or self.dropout.dropped or torch.is_grad_enabled():
-                kind = None
-            else:
-                kind = here.of_node * dim_size + index if self.norm_per_graph else here.of_node
-        return found
-
-    def _for_kernels(
-        self, number: int, h: Tensor, arcs: Arcs, alike: Environments | None, ptr: Tensor | None
-    ) -> GinLayer | None:
-        """A layer with what follows it as the kernels take it; `None` where they cannot compute it."""
-        conv, norm = self.convs[number], self.norms[number]
-        known = kernels.may_replace(norm, nn.Identity) or (ptr is not None and kernels.may_replace(norm, GraphNorm))
-        layer = conv.for_kernels(h, arcs, alike) if known and kernels.may_replace(conv, GINLayer) else None
-        return None if layer is None else layer._replace(finish=self._following(number))
-
-    def _following(self, number: int, normalise: bool = True) -> Finish:
-        """What follows a layer as the kernels take it, GraphNorm among it if there is one and it is not done yet."""
-        from mlap.kernels.functions import Finish
-
-        relu, draw, norm = self._relu(number), self.dropout.draw(), self.norms[number]
-        if normalise and isinstance(norm, GraphNorm):
-            return Finish(relu, draw, (norm.weight, norm.bias, norm.mean_scale), norm.eps)
-        return Finish(relu, draw)
-
-    def _relu(self, number: int) -> bool:
-        """Whether ReLU follows a layer, counted from 0: all but the last."""
-        return number < len(self.convs) - 1
-
-    def _finish(self, h: Tensor, number: int, index: Tensor, dim_size: int, ptr: Tensor | None) -> Tensor:
-        """What follows a layer: normalisation, ReLU if wanted, dropout."""
-        norm = self.norms[number]
-        fast = kernels.usable(h)
-        fast_norm = fast and ptr is not None and kernels.may_replace(norm, GraphNorm)
-        if not fast_norm:
-            h = norm(h, index, dim_size) if self.norm_per_graph else norm(h)
-        if fast:
-            from mlap.kernels import functions
-
-            return functions.finish(h, self._following(number, normalise=fast_norm), ptr)
-        finished: Tensor = self.dropout(h.relu() if self._relu(number) else h)
-        return finished
+    def updated(self, v: Tensor | None, layer: int, h: Tensor, index: Tensor) -> Tensor | None:
+        """The virtual nodes, if any, after a layer that saw nodes `h`."""
+        if self.virtual_node is None or v is None or self.is_last(layer):
+            return v
+        after: Tensor = self.dropout(self.virtual_node(layer, v, h, index))
+        return after + v if self.residual else after
 
 
 def make_backbone(
     backbone: str,
     channels: int,
     num_layers: int,
-    edges: Describes = None,
+    edges: FeatureSizes = None,
     norm: str = "none",
     dropout: float = 0.5,
     residual: bool = False,
+    *,
+    inner_norm: str = "none",
+    input_level: bool = False,
+    virtual_node: bool = False,
 ) -> Backbone:
     """A backbone of `num_layers` layers of a named kind, each with an edge encoder of its own."""
-    if backbone not in CONVS:
-        raise unknown("backbone", backbone, CONVS)
-    convs = [CONVS[backbone](channels, make_encoder(edges, channels)) for _ in range(num_layers)]
-    return Backbone(convs, channels, norm, dropout, residual)
+    convs = [make_conv(backbone, channels, edges, inner_norm) for _ in range(num_layers)]
+    return Backbone(convs, channels, norm, dropout, residual, input_level, virtual_node)

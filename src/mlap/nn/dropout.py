@@ -1,4 +1,4 @@
-"""Dropout that costs little on the CPU."""
+"""Dropout whose masks are a function of a seed and of the elements' places."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mlap.errors import UsageError
-from mlap.kernels import on_host
 
 WORDS = 1 << 16  # values of the sixteen bits that decide one element
 
@@ -33,10 +32,10 @@ class Draw(NamedTuple):
 class Dropout(nn.Module):
     """Zero each element with probability `p` and scale the others by `1 / (1 - p)`, while training.
 
-    torch draws dropout masks on the CPU one Bernoulli variable at a time, which costs more than the matrix product
-    beside it. Here sixteen random bits decide each element (so `p` is the nearest multiple of 1/65536, off by less than
+    On the CPU sixteen random bits decide each element (so `p` is the nearest multiple of 1/65536, off by less than
     1e-5): a hash of the element's number and of a seed that torch's generator draws. So `torch.manual_seed` makes the
     masks repeatable as usual, and they do not depend on who computes them, in which order and in how many threads.
+    Elsewhere, and while torch compiles, it is torch's own dropout.
     """
 
     def __init__(self, p: float = 0.5) -> None:
@@ -47,7 +46,7 @@ class Dropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`x` with some elements dropped; `x` itself in evaluation."""
-        if not on_host(x):
+        if x.device.type != "cpu" or torch.compiler.is_compiling():
             return F.dropout(x, self.p, self.training)
         seed, dropped, scale = self.draw()
         if not dropped:

@@ -1,30 +1,23 @@
 """Encoders: from the features of nodes or edges to vectors.
 
-An encoder returns one row per item, or a single row that holds for every item where nothing tells items apart. Layers
-use that to add a constant edge vector once per node instead of once per edge.
+An encoder returns one row per item, or a single row that holds for every item where nothing tells items apart. The
+paper's are `ConstantEncoder` (synthetic graphs) and `CategoryEncoder` (molecules); "Model Configurations" in
+arXiv:2103.01488.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mlap.errors import UsageError
-from mlap.kernels import on_host
 from mlap.nn.mlp import TwoLayers
 
-#: up to so many combinations of categories are all encoded, whichever occur
-FEW = 256
-#: up to so many combinations have numbers that fit in 64 bits
-COUNTABLE = 2**62
-
 #: What items are like: nothing known (`None`), real columns (their number), or categories (the size of each column).
-Describes = None | int | Sequence[int]
+FeatureSizes = None | int | Sequence[int]
 
 
 class ConstantEncoder(nn.Module):
@@ -44,18 +37,6 @@ class ConstantEncoder(nn.Module):
         return self.vector
 
 
-class Kinds(NamedTuple):
-    """Which combinations of categories occur among some items.
-
-    Args:
-        present: the numbers of those combinations, ascending; `None` stands for all that are possible.
-        kind: which of them each item has.
-    """
-
-    present: Tensor | None
-    kind: Tensor
-
-
 class CategoryEncoder(nn.Module):
     """The sum of one embedding per categorical column (OGB's atom and bond encoders are of this kind).
 
@@ -68,8 +49,6 @@ class CategoryEncoder(nn.Module):
 
     sizes: Tensor
     offsets: Tensor
-    strides: Tensor
-    all_combinations: Tensor | None
 
     def __init__(self, cardinalities: Sequence[int], channels: int) -> None:
         super().__init__()
@@ -77,19 +56,8 @@ class CategoryEncoder(nn.Module):
         sizes = torch.tensor(self.cardinalities)
         self.register_buffer("sizes", sizes, persistent=False)
         self.register_buffer("offsets", sizes.cumsum(0) - sizes, persistent=False)
-        self.combinations = math.prod(self.cardinalities)
-        strides = [math.prod(self.cardinalities[column + 1 :]) % COUNTABLE for column in range(len(sizes))]
-        self.register_buffer("strides", torch.tensor(strides), persistent=False)
-        self.register_buffer("all_combinations", self._all_combinations(), persistent=False)
         self.tables = nn.Parameter(torch.empty(sum(self.cardinalities), channels))
         self.reset_parameters()
-
-    def _all_combinations(self) -> Tensor | None:
-        """If they are few, the combinations of categories: a row of zeros and ones says which tables' rows to add."""
-        if self.combinations > FEW:
-            return None
-        categories = self._categories(torch.arange(self.combinations))
-        return F.one_hot(categories + self.offsets, sum(self.cardinalities)).sum(1).float()
 
     def reset_parameters(self) -> None:
         """Draw all tables anew."""
@@ -98,36 +66,16 @@ class CategoryEncoder(nn.Module):
 
     def forward(self, features: Tensor | None) -> Tensor:
         """Encode categories `(rows, columns)` to `(rows, channels)`."""
-        return F.embedding_bag(self._checked(features) + self.offsets, self.tables, mode="sum")
+        return F.embedding_bag(self.checked(features) + self.offsets, self.tables, mode="sum")
 
-    def kinds(self, features: Tensor | None) -> Kinds | None:
-        """Which combinations of categories there are; `None` if there are too many to tell.
+    def checked(self, features: Tensor | None) -> Tensor:
+        """The features, once they are known to be of the categories that the network was built for.
 
-        The answer depends on `cardinalities` alone, so encoders that agree in them can share it.
+        On a device nobody looks at the values, for which the host would have to wait.
         """
-        if self.combinations > (COUNTABLE if on_host(self.tables) else FEW):
-            return None
-        kind = (self._checked(features) * self.strides).sum(-1)
-        if self.combinations <= FEW:
-            return Kinds(None, kind)
-        return Kinds(*torch.unique(kind, return_inverse=True))
-
-    def encode(self, present: Tensor | None) -> Tensor:
-        """The vectors of combinations of categories, given by their numbers, or of all."""
-        if present is None:
-            assert self.all_combinations is not None
-            return self.all_combinations @ self.tables
-        return F.embedding_bag(self._categories(present) + self.offsets, self.tables, mode="sum")
-
-    def _categories(self, combinations: Tensor) -> Tensor:
-        """The category in each column, for combinations given by their numbers."""
-        return combinations.unsqueeze(-1) // self.strides % self.sizes
-
-    def _checked(self, features: Tensor | None) -> Tensor:
-        """The features, once they are known to be of the categories that the network was built for."""
         _check_columns(features, len(self.cardinalities), "categorical")
         assert features is not None
-        if on_host(features):
+        if features.device.type == "cpu" and not torch.compiler.is_compiling():
             wrong = (features < 0) | (features >= self.sizes)
             if wrong.any():
                 row, column = wrong.nonzero()[0].tolist()
@@ -158,46 +106,17 @@ class RealEncoder(TwoLayers):
         """Encode real vectors `(rows, columns)` to `(rows, channels)`."""
         _check_columns(features, self.in_channels, "real")
         assert features is not None
-        return super().forward(features)
+        encoded: Tensor = super().forward(features)  # type: ignore[no-untyped-call]
+        return encoded
 
 
-class Items:
-    """The features of some items, nodes or arcs, and which of them are alike, found once for all encoders.
-
-    There are often far fewer kinds of bonds than bonds: layers that can, work with the kinds.
-
-    Args:
-        features: one row per item, or `None`.
-    """
-
-    def __init__(self, features: Tensor | None) -> None:
-        self.features = features
-        self._kinds: dict[tuple[int, ...], Kinds | None] = {}
-
-    def encoded(self, encoder: nn.Module) -> tuple[Tensor, Tensor | None]:
-        """The vectors of an encoder, and which of them each item has; `None` if each has its own, or all the same."""
-        kinds = self.kinds(encoder)
-        if kinds is None:
-            return encoder(self.features), None
-        assert isinstance(encoder, CategoryEncoder)
-        return encoder.encode(kinds.present), kinds.kind
-
-    def kinds(self, encoder: nn.Module) -> Kinds | None:
-        """The kinds of items that an encoder tells apart, if it tells by categories."""
-        if not isinstance(encoder, CategoryEncoder):
-            return None
-        if encoder.cardinalities not in self._kinds:
-            self._kinds[encoder.cardinalities] = encoder.kinds(self.features)
-        return self._kinds[encoder.cardinalities]
-
-
-def make_encoder(describes: Describes, channels: int) -> nn.Module:
-    """The encoder for items of the given description: see `Describes`."""
-    if describes is None:
+def make_encoder(features: FeatureSizes, channels: int) -> nn.Module:
+    """The encoder for items of such features: see `FeatureSizes`."""
+    if features is None:
         return ConstantEncoder(channels)
-    if isinstance(describes, int):
-        return RealEncoder(describes, channels)
-    return CategoryEncoder(describes, channels)
+    if isinstance(features, int):
+        return RealEncoder(features, channels)
+    return CategoryEncoder(features, channels)
 
 
 def _check_columns(features: Tensor | None, expected: int, kind: str) -> None:

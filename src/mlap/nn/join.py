@@ -2,183 +2,228 @@
 
 A jumping-knowledge network joins the levels of each *node* and then pools; MLAP pools each level and then joins the
 levels of each *graph*. The join itself is the same function of rows, so both families share the ones defined here.
+The paper, arXiv:2103.01488, has the sum (Eqs. mlap-sum and jk-sum), the weighted sum (Eq. mlap-weighted), and of
+jumping knowledge the concatenation, the maximum and the LSTM attention (section 4.4, "Baseline Models").
+
+A join of one's own is a class and a line in `mlap.names.JOINS`. It is made with `(channels, num_levels)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import JumpingKnowledge
 
-from mlap import kernels
 from mlap.errors import unknown
-
-#: rows that an LSTM takes at a time in evaluation
-LSTM_ROWS = 256
+from mlap.names import JOINS
 
 
-class Last(nn.Module):
-    """The last level alone; what a naive network does."""
+class Terms(NamedTuple):
+    r"""What each level adds to a join: :math:`\sum_l M_l \, (w_l \odot h^{(l)})`.
+
+    Args:
+        weights: :math:`w`, `(L,)` where they are the same for all rows, `(rows, L)`, or `(rows, L, c)` where channels
+            have weights of their own.
+        maps: :math:`M_l`, `L × (out_channels, c)`; `None` where levels are added as they are.
+    """
+
+    weights: Tensor
+    maps: Sequence[Tensor] | None = None
+
+    def weight(self, level: int) -> Tensor:
+        """The weight of a level, as a number or `(rows, 1)` or `(rows, c)`."""
+        if self.weights.dim() == 1:
+            return self.weights[level]
+        return self.weights[:, level] if self.weights.dim() == 3 else self.weights[:, level, None]
+
+
+class Join(nn.Module, ABC):
+    r"""A weighted sum of the levels, :math:`\sum_{l=1}^L w_l \, h^{(l)}`; a subclass says what the weights are.
+
+    They may depend on what is joined; they never change the levels. So the terms of the sum, and with them exact
+    shares, are known of every such join. Of a join that is no weighted sum, override `forward` and `terms`.
+
+    Args:
+        channels: the width of every level.
+        num_levels: the number of levels L.
+    """
+
+    def __init__(self, channels: int, num_levels: int) -> None:
+        super().__init__()
+        self.channels = channels
+        self.num_levels = num_levels
+        self.out_channels = channels
+
+    @abstractmethod
+    def weights(self, levels: Sequence[Tensor]) -> Tensor:
+        """The weights of levels `L × (rows, c)`: `(L,)`, or `(rows, L)` where they depend on the row."""
+
+    def forward(self, levels: Sequence[Tensor]) -> Tensor:
+        """Join levels `L × (rows, c)` to `(rows, out_channels)`."""
+        weights = self.weights(levels)
+        return torch.einsum("l,lrc->rc" if weights.dim() == 1 else "rl,lrc->rc", weights, torch.stack(list(levels)))
+
+    def terms(self, levels: Sequence[Tensor]) -> Terms:
+        """What each level adds to the join of levels `L × (rows, c)`."""
+        return Terms(self.weights(levels))
+
+    @property
+    def level_weights(self) -> Tensor | None:
+        """The trained weight of each level `(L,)`, the same for all rows; `None` where there is no such."""
+        return None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.channels}, num_levels={self.num_levels})"
+
+
+class Last(Join):
+    r"""The last level alone, :math:`h^{(L)}`; what a naive network does (Eq. single-pool)."""
+
+    def weights(self, levels: Sequence[Tensor]) -> Tensor:
+        """Zeros, and a one for the last level."""
+        weights = levels[-1].new_zeros(len(levels))
+        weights[-1] = 1
+        return weights
 
     def forward(self, levels: Sequence[Tensor]) -> Tensor:
         """Join levels `L × (rows, c)` to `(rows, c)`."""
         return levels[-1]
 
 
-class Sum(nn.Module):
-    r"""The sum of all levels, :math:`\sum_{l=1}^L h^{(l)}`."""
+class Sum(Join):
+    r"""The sum of all levels, :math:`\sum_{l=1}^L h^{(l)}`; Eqs. (mlap-sum) and (jk-sum)."""
+
+    def weights(self, levels: Sequence[Tensor]) -> Tensor:
+        """Ones."""
+        return levels[0].new_ones(len(levels))
 
     def forward(self, levels: Sequence[Tensor]) -> Tensor:
         """Join levels `L × (rows, c)` to `(rows, c)`."""
-        return _total(levels)
+        return total(levels)
 
 
-class Max(nn.Module):
-    r"""The largest value of all levels in each channel, :math:`\max_l h^{(l)}`."""
+class Weighted(Join):
+    r"""A sum with trained weights, :math:`\sum_{l=1}^L \mathrm{softmax}(w)_l \, h^{(l)}`; Eq. (mlap-weighted).
 
-    def forward(self, levels: Sequence[Tensor]) -> Tensor:
-        """Join levels `L × (rows, c)` to `(rows, c)`."""
-        if len(levels) <= 256 and kernels.usable(*levels):
-            from mlap.kernels import functions
-
-            return functions.largest(levels)
-        return torch.stack(list(levels)).max(dim=0).values
-
-
-class Weighted(nn.Module):
-    r"""A weighted sum, :math:`\sum_{l=1}^L \mathrm{softmax}(w)_l \, h^{(l)}`, of trainable scores `w`, initially ones.
-
-    With one level the weight is 1, so that the join is exactly the sum, as the paper states of MLAP-Weighted.
-
-    Args:
-        num_levels: the number of levels L.
+    The scores w are ones at first. With one level the weight is 1, so that the join is exactly the sum, as the paper
+    states of MLAP-Weighted.
     """
 
-    def __init__(self, num_levels: int) -> None:
-        super().__init__()
-        self.scores = nn.Parameter(torch.empty(num_levels))
-        self.reset_parameters()
+    def __init__(self, channels: int, num_levels: int) -> None:
+        super().__init__(channels, num_levels)
+        self.scores = nn.Parameter(torch.ones(num_levels))
 
     def reset_parameters(self) -> None:
         """Make all levels equally important again."""
         nn.init.ones_(self.scores)
 
     @property
-    def weights(self) -> Tensor:
+    def level_weights(self) -> Tensor:
         """The weight of each level `(L,)`; they add up to 1."""
         return self.scores.softmax(dim=0)
 
+    def weights(self, levels: Sequence[Tensor]) -> Tensor:
+        """The weight of each level `(L,)`."""
+        return self.level_weights
+
+
+class Max(Join):
+    r"""The largest value of all levels in each channel, :math:`\max_l h^{(l)}`."""
+
+    def weights(self, levels: Sequence[Tensor]) -> Tensor:
+        """One for the channels in which a level is (the first) largest, else zero `(rows, L, c)`."""
+        stacked = torch.stack(list(levels), dim=1)
+        which = stacked.argmax(dim=1, keepdim=True)
+        return torch.zeros_like(stacked).scatter_(1, which, 1.0)
+
     def forward(self, levels: Sequence[Tensor]) -> Tensor:
         """Join levels `L × (rows, c)` to `(rows, c)`."""
-        return torch.einsum("l,lrc->rc", self.weights, torch.stack(list(levels)))
+        return torch.stack(list(levels)).max(dim=0).values
 
 
-class Projection(nn.Module):
+class Concat(Sum):
+    r"""The levels side by side, :math:`[h^{(1)}; \dots; h^{(L)}]`."""
+
+    def __init__(self, channels: int, num_levels: int) -> None:
+        super().__init__(channels, num_levels)
+        self.out_channels = channels * num_levels
+
+    def forward(self, levels: Sequence[Tensor]) -> Tensor:
+        """Join levels `L × (rows, c)` to `(rows, L c)`."""
+        return torch.cat(list(levels), dim=-1)
+
+    def terms(self, levels: Sequence[Tensor]) -> Terms:
+        """Each level in its own columns."""
+        places = torch.eye(self.out_channels, dtype=levels[0].dtype, device=levels[0].device)
+        return Terms(self.weights(levels), torch.split(places, self.channels, dim=1))
+
+
+class Projection(Sum):
     r"""A linear map of the concatenated levels back to the width of one, :math:`\sum_{l=1}^L W_l \, h^{(l)}`.
 
     It has no bias: what follows, gate and head, has one that does the same.
-
-    Args:
-        channels: the width of every level.
-        num_levels: the number of levels L.
     """
 
     def __init__(self, channels: int, num_levels: int) -> None:
-        super().__init__()
+        super().__init__(channels, num_levels)
         self.linear = nn.Linear(num_levels * channels, channels, bias=False)
-        self.num_levels = num_levels
 
     def reset_parameters(self) -> None:
         """Draw the matrices anew."""
         self.linear.reset_parameters()
 
-    @property
-    def matrices(self) -> tuple[Tensor, ...]:
-        """The matrix of each level, `L × (c, c)`."""
-        return self.linear.weight.chunk(self.num_levels, dim=1)
-
     def forward(self, levels: Sequence[Tensor]) -> Tensor:
         """Join levels `L × (rows, c)` to `(rows, c)`."""
-        result: Tensor = self.linear(torch.cat(list(levels), dim=1))
+        result: Tensor = self.linear(torch.cat(list(levels), dim=-1))
         return result
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.linear.out_features}, num_levels={self.num_levels})"
+    def terms(self, levels: Sequence[Tensor]) -> Terms:
+        """Each level by its matrix."""
+        return Terms(self.weights(levels), torch.split(self.linear.weight, self.channels, dim=1))
 
 
-class LSTMAttention(JumpingKnowledge):  # type: ignore[misc]
-    """PyG's attention over the levels, whose scores an LSTM along them computes.
-
-    The LSTM is wide (half the levels' joint width, each way), so what it computes for many rows is far larger than a
-    processor's cache. Where no gradient is wanted, as in evaluation, it takes a few rows at a time, and each of equal
-    ones once.
-
-    Args:
-        channels: the width of every level.
-        num_levels: the number of levels L.
-    """
+class LSTMAttention(Join):
+    """A sum whose weights are attention over the levels, scored by an LSTM along them, as PyG's `JumpingKnowledge`."""
 
     def __init__(self, channels: int, num_levels: int) -> None:
-        super().__init__("lstm", channels, num_levels)
+        super().__init__(channels, num_levels)
+        peer = JumpingKnowledge("lstm", channels, num_levels)
+        self.lstm: nn.LSTM = peer.lstm
+        self.att: nn.Linear = peer.att
 
-    def forward(self, levels: Sequence[Tensor]) -> Tensor:
-        """Join levels `L × (rows, c)` to `(rows, c)`."""
-        fast = kernels.usable(*levels) and kernels.may_replace(self.lstm, nn.LSTM)
-        join: Callable[[list[Tensor]], Tensor] = self._join if fast else super().forward
-        if torch.is_grad_enabled() or not kernels.on_host(levels[0]):
-            return join(list(levels))
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        self.lstm.reset_parameters()
+        self.att.reset_parameters()
 
-        def join_rows(rows: Tensor) -> Tensor:
-            return torch.cat([join(list(piece.chunk(len(levels), dim=1))) for piece in torch.split(rows, LSTM_ROWS)])
-
-        rows = torch.cat(list(levels), dim=1)
-        if not kernels.usable(rows):
-            return join_rows(rows)
-        from mlap.kernels import functions
-
-        return functions.once_per_kind(join_rows, rows)
-
-    def _join(self, levels: list[Tensor]) -> Tensor:
-        """What PyG's module computes, the LSTM by kernels."""
-        from mlap.kernels import functions
-
-        onwards, backwards = self.lstm.all_weights
-        ahead = functions.lstm(levels, *onwards)
-        behind = functions.lstm(levels[::-1], *backwards)[::-1]
-        scores = [self.att(torch.cat(states, dim=1)) for states in zip(ahead, behind, strict=True)]
-        weights = torch.cat(scores, dim=1).softmax(dim=1)
-        return _total([weight[:, None] * level for weight, level in zip(weights.unbind(dim=1), levels, strict=True)])
+    def weights(self, levels: Sequence[Tensor]) -> Tensor:
+        """The attention to each level `(rows, L)`."""
+        states, _ = self.lstm(torch.stack(list(levels), dim=1))
+        attention: Tensor = self.att(states).squeeze(-1).softmax(dim=-1)
+        return attention
 
 
-def _total(levels: Sequence[Tensor]) -> Tensor:
-    total = levels[0]
+def total(levels: Sequence[Tensor]) -> Tensor:
+    """The sum of some tensors, from the first to the last."""
+    so_far = levels[0]
     for level in levels[1:]:
-        total = total + level
-    return total
-
-
-#: name → a function of (channels, number of levels) that makes the module
-JOINS: dict[str, Callable[[int, int], nn.Module]] = {
-    "last": lambda channels, num_levels: Last(),
-    "sum": lambda channels, num_levels: Sum(),
-    "weighted": lambda channels, num_levels: Weighted(num_levels),
-    "concat": lambda channels, num_levels: JumpingKnowledge("cat"),
-    "linear": Projection,
-    "max": lambda channels, num_levels: Max(),
-    "lstm": LSTMAttention,
-}
+        so_far = so_far + level
+    return so_far
 
 
 def make_join(join: str | nn.Module, channels: int, num_levels: int) -> tuple[nn.Module, int]:
-    """A join by name, or the user's own module, and the width of what it returns.
+    """A join by its name in `mlap.names.JOINS`, or the user's own module, and the width of what it returns.
 
     A module of one's own takes the list of levels `L × (rows, channels)`; its width is its attribute
     `out_channels`, or `channels` if it has none.
     """
-    if isinstance(join, nn.Module):
-        return join, int(getattr(join, "out_channels", channels))
-    if join not in JOINS:
-        raise unknown("join of levels", join, JOINS)
-    return JOINS[join](channels, num_levels), channels * num_levels if join == "concat" else channels
+    if isinstance(join, str):
+        if join not in JOINS:
+            raise unknown("join of levels", join, JOINS, "join")
+        join = JOINS[join].load()(channels, num_levels)
+    assert isinstance(join, nn.Module)
+    return join, int(getattr(join, "out_channels", channels))

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
-
-from mlap import kernels
+from torch import nn
 
 
 class TwoLayers(nn.Sequential):
-    """Linear – ReLU – Linear.
+    """Linear – ReLU – Linear, or Linear – BatchNorm – ReLU – Linear.
 
     Args:
         in_channels: the width of its input.
         hidden_channels: the width between.
         out_channels: the width of its output.
+        norm: the normalisation between its layers, `"none"` or `"batch"`.
     """
 
-    def __init__(self, in_channels: int, hidden_channels: int, out_channels: int) -> None:
-        super().__init__(nn.Linear(in_channels, hidden_channels), nn.ReLU(), nn.Linear(hidden_channels, out_channels))
-
-    @property
-    def weights(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Weight and bias of the first layer, weight and bias of the second."""
-        first, second = self[0], self[2]
-        assert isinstance(first, nn.Linear)
-        assert isinstance(second, nn.Linear)
-        return first.weight, first.bias, second.weight, second.bias
-
-    def forward(self, x: Tensor) -> Tensor:
-        """From `(rows, in_channels)` to `(rows, out_channels)`."""
-        if x.dim() == 2 and kernels.usable(x, *self.weights):
-            from mlap.kernels import functions
-
-            return functions.two_layers(x, *self.weights)
-        result: Tensor = super().forward(x)  # type: ignore[no-untyped-call]
-        return result
+    def __init__(self, in_channels: int, hidden_channels: int, out_channels: int, norm: str = "none") -> None:
+        between = [nn.BatchNorm1d(hidden_channels)] if norm == "batch" else []
+        super().__init__(
+            nn.Linear(in_channels, hidden_channels), *between, nn.ReLU(), nn.Linear(hidden_channels, out_channels)
+        )

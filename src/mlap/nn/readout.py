@@ -1,13 +1,14 @@
 """Readouts: from the node representations of all levels to one vector per graph.
 
-The three families of the paper differ only here. Naive and jumping-knowledge networks join the levels of each node and
-pool once; MLAP pools every level by its own attention and joins the levels of each graph. Any readout works alone, on
-the levels of any model.
+The three families of the paper, arXiv:2103.01488, differ only here. Naive and jumping-knowledge networks join the
+levels of each node and pool once; MLAP pools every level by its own attention and joins the levels of each graph. Any
+readout works alone, on the levels of any model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
@@ -15,9 +16,25 @@ from torch_geometric.nn.inits import reset
 from mlap.errors import UsageError, unknown
 from mlap.names import ARCHITECTURES
 from mlap.nn.join import make_join
-from mlap.nn.pooling import AttentionPooling, graph_of_nodes
+from mlap.nn.pooling import graph_of_nodes, make_pooling
 
 Index = Tensor | Sequence[Tensor] | None
+#: a pooling for all levels, by name or as a module, or one for each
+Poolings = str | Sequence[str | nn.Module]
+
+
+class Reading(NamedTuple):
+    """What a readout read.
+
+    Args:
+        graphs: the graphs `(B, out_channels)`.
+        pooled: what was pooled, `(B, c)`: once per level for MLAP, once for naive and jumping-knowledge networks.
+        weights: the weight of each node in each of those `(N,)`.
+    """
+
+    graphs: Tensor
+    pooled: list[Tensor]
+    weights: list[Tensor]
 
 
 class MultiLevelAttentionPooling(nn.Module):
@@ -27,14 +44,17 @@ class MultiLevelAttentionPooling(nn.Module):
         h_G^{(l)} = \sum_n \mathrm{softmax}_n \left( f_\mathrm{gate}^{(l)}(h_n^{(l)}) \right) h_n^{(l)}, \qquad
         h_G = f_\mathrm{agg} \left( h_G^{(1)}, \dots, h_G^{(L)} \right)
 
-    It stands alone: give it the layer outputs of any network, PyG's or your own.
+    Eq. (mlap-hl) of the paper and the two around it (section 3.2). It stands alone: give it the layer outputs of any
+    network, PyG's or your own.
 
     Args:
         channels: the width of every level.
         num_levels: the number of levels L.
-        aggregation: `"sum"`, `"weighted"`, `"concat"`, `"linear"`, `"max"`, `"lstm"`, or a module that takes the
-            list of level-wise graph representations `L × (B, channels)` and returns `(B, out_channels)`.
+        aggregation: a name in `mlap.names.JOINS` (`"sum"`, `"weighted"`, `"concat"`, `"linear"`, `"max"`, `"lstm"`), or
+            a module that takes the list of level-wise graph representations `L × (B, channels)` and returns
+            `(B, out_channels)`.
         hidden_channels: the width of the gates; twice `channels` unless given.
+        pooling: a name in `mlap.names.POOLINGS`; or a name or a module for each level.
 
     Example:
         >>> import torch
@@ -58,18 +78,22 @@ class MultiLevelAttentionPooling(nn.Module):
         num_levels: int,
         aggregation: str | nn.Module = "sum",
         hidden_channels: int | None = None,
+        pooling: Poolings = "attention",
     ) -> None:
         super().__init__()
         _check_sizes(channels, num_levels)
         self.channels = channels
         self.num_levels = num_levels
-        self.pools = nn.ModuleList(AttentionPooling(channels, hidden_channels) for _ in range(num_levels))
-        self.aggregation, self.out_channels = make_join(aggregation, channels, num_levels)
+        names = [pooling] * num_levels if isinstance(pooling, str) else pooling
+        if len(names) != num_levels:
+            raise UsageError(f"{{field}} names {len(names)} poolings for {num_levels} levels", "pooling", "attention")
+        self.pools = nn.ModuleList(make_pooling(name, channels, hidden_channels) for name in names)
+        self.join, self.out_channels = make_join(aggregation, channels, num_levels)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
         reset(self.pools)
-        reset(self.aggregation)
+        reset(self.join)
 
     def forward(
         self,
@@ -85,39 +109,30 @@ class MultiLevelAttentionPooling(nn.Module):
             levels: the node representations `h[1..L]`.
             index: `(N,)`, the graph of each node; or one such tensor per level, where levels have different nodes
                 (the feature maps of a convolutional network, say).
-            ptr: `(B + 1,)`, where each graph's nodes begin, instead of `index` or, for speed, beside it; or one per
-                level.
+            ptr: `(B + 1,)`, where each graph's nodes begin, instead of `index` or beside it; or one per level.
             dim_size: the number of graphs B; read off the data unless given.
-            return_attention: also return the attention of each node at each level, `L × (N,)`.
+            return_attention: also return the weight of each node at each level, `L × (N,)`.
         """
-        pooled, attention = self.pool(levels, index, ptr, dim_size)
-        graphs = self.unify(pooled)
-        return (graphs, attention) if return_attention else graphs
+        reading = self.read(levels, index, ptr, dim_size)
+        return (reading.graphs, reading.weights) if return_attention else reading.graphs
 
-    def pool(
+    def read(
         self, levels: Sequence[Tensor], index: Index = None, ptr: Index = None, dim_size: int | None = None
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """The level-wise graph representations `L × (B, channels)` and the attention `L × (N,)`."""
+    ) -> Reading:
+        """The graphs, and what was computed on the way."""
         _check_levels(levels, self.num_levels)
-        pointers = _per_level(ptr, len(levels))
-        given = zip(levels, _per_level(index, len(levels)), pointers, strict=True)
+        given = zip(levels, _per_level(index, len(levels)), _per_level(ptr, len(levels)), strict=True)
         places = [graph_of_nodes(*level, dim_size) for level in given]
         dim_size = max(size for _, size in places)  # a level may lack the nodes of the last graphs
-        pooled, attention = [], []
-        for pooling, h, (nodes_graph, _), pointer in zip(self.pools, levels, places, pointers, strict=True):
-            assert isinstance(pooling, AttentionPooling)
-            graphs, weights = pooling.pool(h, nodes_graph, dim_size, pointer)
+        pooled, weights = [], []
+        for pool, h, (nodes_graph, _) in zip(self.pools, levels, places, strict=True):
+            graphs, of_nodes = pool(h, nodes_graph, None, dim_size, return_weights=True)
             pooled.append(graphs)
-            attention.append(weights)
-        return pooled, attention
-
-    def unify(self, pooled: Sequence[Tensor]) -> Tensor:
-        """Join the level-wise graph representations `L × (B, channels)` to `(B, out_channels)`."""
-        graphs: Tensor = self.aggregation(pooled)
-        return graphs
+            weights.append(of_nodes)
+        return Reading(self.join(pooled), pooled, weights)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.channels}, num_levels={self.num_levels}, aggregation={self.aggregation!r})"
+        return f"{type(self).__name__}({self.channels}, num_levels={self.num_levels}, aggregation={self.join!r})"
 
 
 class JumpReadout(nn.Module):
@@ -127,28 +142,36 @@ class JumpReadout(nn.Module):
         h_n^\mathrm{JK} = f_\mathrm{JK} \left( h_n^{(1)}, \dots, h_n^{(L)} \right), \qquad
         h_G = \sum_n \mathrm{softmax}_n \left( f_\mathrm{gate}(h_n^\mathrm{JK}) \right) h_n^\mathrm{JK}
 
+    Eqs. (jk-hjk) and (jk-pool) of the paper (section 4.4, "Baseline Models").
+
     Args:
         channels: the width of every level.
         num_levels: the number of levels L.
-        jump: `"last"`, `"sum"`, `"weighted"`, `"concat"`, `"linear"`, `"max"`, `"lstm"`, or a module that takes the
-            list of levels `L × (N, channels)` and returns `(N, out_channels)`.
-        hidden_channels: the width of the gate; twice `channels` unless given, however wide the jump makes its output.
+        join: a name in `mlap.names.JOINS`, or a module that takes the list of levels `L × (N, channels)` and returns
+            `(N, out_channels)`.
+        hidden_channels: the width of the gate; twice `channels` unless given, however wide the join makes its output.
+        pooling: a name in `mlap.names.POOLINGS`, or a module.
     """
 
     def __init__(
-        self, channels: int, num_levels: int, jump: str | nn.Module = "sum", hidden_channels: int | None = None
+        self,
+        channels: int,
+        num_levels: int,
+        join: str | nn.Module = "sum",
+        hidden_channels: int | None = None,
+        pooling: str | nn.Module = "attention",
     ) -> None:
         super().__init__()
         _check_sizes(channels, num_levels)
         self.channels = channels
         self.num_levels = num_levels
-        self.jump, self.out_channels = make_join(jump, channels, num_levels)
-        self.attention_pool = AttentionPooling(self.out_channels, hidden_channels or 2 * channels)
+        self.join, self.out_channels = make_join(join, channels, num_levels)
+        self.pools = nn.ModuleList([make_pooling(pooling, self.out_channels, hidden_channels or 2 * channels)])
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
-        reset(self.jump)
-        reset(self.attention_pool)
+        reset(self.join)
+        reset(self.pools)
 
     def forward(
         self,
@@ -162,39 +185,37 @@ class JumpReadout(nn.Module):
 
         The arguments are those of `MultiLevelAttentionPooling.forward`.
         """
-        pooled, attention = self.pool(levels, index, ptr, dim_size)
-        graphs = self.unify(pooled)
-        return (graphs, attention) if return_attention else graphs
+        reading = self.read(levels, index, ptr, dim_size)
+        return (reading.graphs, reading.weights) if return_attention else reading.graphs
 
-    def pool(
+    def read(
         self,
         levels: Sequence[Tensor],
         index: Tensor | None = None,
         ptr: Tensor | None = None,
         dim_size: int | None = None,
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """The one graph representation `(B, out_channels)` and its attention `(N,)`, each in a list."""
+    ) -> Reading:
+        """The graphs, and what was computed on the way."""
         _check_levels(levels, self.num_levels)
-        h = self.jump(levels)
-        graphs, weights = self.attention_pool.pool(h, *graph_of_nodes(h, index, ptr, dim_size), ptr)
-        return [graphs], [weights]
-
-    def unify(self, pooled: Sequence[Tensor]) -> Tensor:
-        """The one graph representation."""
-        return pooled[0]
+        graphs, weights = self.pools[0](self.join(levels), index, ptr, dim_size, return_weights=True)
+        return Reading(graphs, [graphs], [weights])
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.channels}, num_levels={self.num_levels}, jump={self.jump!r})"
+        return f"{type(self).__name__}({self.channels}, num_levels={self.num_levels}, join={self.join!r})"
 
 
-def make_readout(architecture: str, channels: int, num_levels: int) -> MultiLevelAttentionPooling | JumpReadout:
+def make_readout(
+    architecture: str, channels: int, num_levels: int, pooling: Poolings = "attention"
+) -> MultiLevelAttentionPooling | JumpReadout:
     """The readout of a named architecture."""
     if architecture not in ARCHITECTURES:
-        raise unknown("architecture", architecture, ARCHITECTURES)
+        raise unknown("architecture", architecture, ARCHITECTURES, "architecture")
     family, _, join = architecture.partition("-")
     if family == "mlap":
-        return MultiLevelAttentionPooling(channels, num_levels, join)
-    return JumpReadout(channels, num_levels, join or "last")
+        return MultiLevelAttentionPooling(channels, num_levels, join, pooling=pooling)
+    if not isinstance(pooling, str):
+        raise UsageError(f"{architecture} pools once: {{field}} is one name, got {pooling}", "pooling", "attention")
+    return JumpReadout(channels, num_levels, join or "last", pooling=pooling)
 
 
 def _check_sizes(channels: int, num_levels: int) -> None:

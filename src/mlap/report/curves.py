@@ -11,27 +11,30 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from mlap import plotting
-from mlap.names import ARCHITECTURES, METRICS
 from mlap.paper import PROTOCOLS
 from mlap.plotting import Plot
 from mlap.report.published import PublishedValidation, published_test, published_validation
 from mlap.report.render import NORM
+from mlap.report.words import metric_words
 from mlap.statistics import Summary
 from mlap.study.compare import Cell, Comparison, best
 
-#: for `mlap.names.ARCHITECTURES` in their order: the naive network black, the paper's MLAP networks in strong colours
-_COLOURS = (
-    *(
-        plotting.BLACK,
-        plotting.GREEN,
-        plotting.ORANGE,
-        plotting.SKY,
-        plotting.PURPLE,
-        plotting.BLUE,
-        plotting.VERMILION,
-    ),
-    *("#7A7A00", "#5E3C99", "#8C510A", "#01665E", "#C51B7D", "#4D4D4D"),
-)
+#: the architectures that we know, each always in its colour: the naive network black, the paper's MLAP in strong ones
+_COLOURS = {
+    "naive": plotting.BLACK,
+    "jk-sum": plotting.GREEN,
+    "jk-concat": plotting.ORANGE,
+    "jk-max": plotting.SKY,
+    "jk-lstm": plotting.PURPLE,
+    "mlap-sum": plotting.BLUE,
+    "mlap-weighted": plotting.VERMILION,
+    "jk-weighted": "#7A7A00",
+    "mlap-concat": "#5E3C99",
+    "mlap-max": "#8C510A",
+    "mlap-lstm": "#01665E",
+    "jk-linear": "#C51B7D",
+    "mlap-linear": "#4D4D4D",
+}
 _NORMS = {"none": "without normalisation (−)", "graph": "with GraphNorm (+)"}
 _MOST_TICKS = 12
 
@@ -53,25 +56,25 @@ def depth_plot(comparison: Comparison) -> Plot:
         if cell.architecture in architectures and cell.norm in norms
     ]
     depths = sorted({cell.layers for cell in ours} | {cell.layers for cell in paper})
-    looks = _looks(architectures)
+    styles = _styles(architectures)
     lines = -(-len(norms) // 2)
     with plotting.styled():
         figure = plotting.new_figure(plotting.WIDE if len(norms) > 1 else plotting.NARROW, 2.7 * lines + 0.5)
         panels = figure.subplots(lines, min(2, len(norms)), sharex=True, sharey=True, squeeze=False)
         for axes, norm in zip(panels.flat, norms, strict=False):
             for number, name in enumerate(architectures):
-                _draw_paper(axes, _line(paper, norm, name), looks[name])
+                _draw_paper(axes, _line(paper, norm, name), styles[name])
                 # A little apart, so that no error bar hides another.
-                _draw_ours(axes, _line(ours, norm, name), looks[name], 0.04 * (number - (len(architectures) - 1) / 2))
+                _draw_ours(axes, _line(ours, norm, name), styles[name], 0.04 * (number - (len(architectures) - 1) / 2))
             axes.set_title(_NORMS.get(norm, norm))
             axes.set_xticks(depths[:: -(-len(depths) // _MOST_TICKS)])
         for axes in panels[-1]:
             axes.set_xlabel("layers L")
         for axes in panels[:, 0]:
-            axes.set_ylabel(f"validation {_measure(comparison)}")
+            axes.set_ylabel(f"validation {metric_words(comparison)}")
         for axes in panels.flat[len(norms) :]:
             axes.set_axis_off()
-        handles = [Line2D([], [], color=looks[name][0], marker=looks[name][1], label=name) for name in architectures]
+        handles = [Line2D([], [], color=styles[name][0], marker=styles[name][1], label=name) for name in architectures]
         if paper:
             label = f"paper, {PROTOCOLS[comparison.data_name].seeds} seeds"
             handles.append(Line2D([], [], color=plotting.GREY, linestyle="--", linewidth=1, label=label))
@@ -80,20 +83,20 @@ def depth_plot(comparison: Comparison) -> Plot:
     return Plot(figure, [*(_depth_row("ours", cell) for cell in ours), *(_depth_row("paper", cell) for cell in paper)])
 
 
-def _draw_ours(axes: Axes, line: Sequence[Cell], look: tuple[str, str], aside: float) -> None:
+def _draw_ours(axes: Axes, line: Sequence[Cell], style: tuple[str, str], aside: float) -> None:
     axes.errorbar(
         [cell.layers + aside for cell in line],
         [cell.valid.mean for cell in line],
         [cell.valid.standard_error or 0.0 for cell in line],
-        color=look[0],
-        marker=look[1],
+        color=style[0],
+        marker=style[1],
         zorder=2,
     )
 
 
-def _draw_paper(axes: Axes, line: Sequence[PublishedValidation], look: tuple[str, str]) -> None:
+def _draw_paper(axes: Axes, line: Sequence[PublishedValidation], style: tuple[str, str]) -> None:
     depths, scores = [cell.layers for cell in line], [cell.valid.mean for cell in line]
-    axes.plot(depths, scores, color=look[0], alpha=0.4, linestyle="--", linewidth=1, zorder=1)
+    axes.plot(depths, scores, color=style[0], alpha=0.4, linestyle="--", linewidth=1, zorder=1)
 
 
 def scores_plot(comparison: Comparison) -> Plot | None:
@@ -106,13 +109,13 @@ def scores_plot(comparison: Comparison) -> Plot | None:
     tested = [(family, cell, summary) for family, cell, summary in selected if summary is not None]
     if not tested:
         return None
-    looks = _looks([cell.architecture for _, cell, _ in tested])
+    styles = _styles([cell.architecture for _, cell, _ in tested])
     rows: list[dict[str, Any]] = []
     with plotting.styled():
         figure = plotting.new_figure(plotting.NARROW, 2.6)
         axes = figure.subplots()
         for place, (family, cell, summary) in enumerate(tested):
-            colour, marker = looks[cell.architecture]
+            colour, marker = styles[cell.architecture]
             places = place - 0.12 + np.linspace(-0.1, 0.1, summary.n)
             axes.plot(places, cell.test_scores, color=colour, marker=".", linestyle="none", alpha=0.5)
             axes.errorbar(place + 0.05, summary.mean, summary.standard_error, color=colour, marker=marker)
@@ -124,7 +127,7 @@ def scores_plot(comparison: Comparison) -> Plot | None:
         names = [f"{cell.architecture}\nL = {cell.layers} {NORM.show(cell.norm)}" for _, cell, _ in tested]
         axes.set_xticks(range(len(tested)), names)
         axes.set_xlim(-0.5, len(tested) - 0.5)
-        axes.set_ylabel(f"test {_measure(comparison)}")
+        axes.set_ylabel(f"test {metric_words(comparison)}")
         handles = [
             Line2D([], [], color=plotting.BLACK, marker=".", linestyle="none", alpha=0.5, label="one seed"),
             Line2D([], [], color=plotting.BLACK, marker="o", linestyle="none", label="mean ± s.e."),
@@ -152,16 +155,14 @@ def _line(cells: Sequence[AnyCell], norm: str, architecture: str) -> list[AnyCel
     return sorted(found, key=lambda cell: cell.layers)
 
 
-def _looks(architectures: Sequence[str]) -> dict[str, tuple[str, str]]:
+def _styles(architectures: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Colour and marker of each architecture; one that `mlap` knows always has the same."""
-    known = dict(zip(ARCHITECTURES, zip(_COLOURS, cycle(plotting.MARKERS), strict=False), strict=True))
-    others = [name for name in architectures if name not in known]
-    return known | dict(zip(others, cycle(zip(_COLOURS, reversed(plotting.MARKERS), strict=False)), strict=False))
-
-
-def _measure(comparison: Comparison) -> str:
-    label = METRICS[comparison.metric].label if comparison.metric in METRICS else comparison.metric
-    return f"{label} ({'higher' if comparison.higher_is_better else 'lower'} is better)"
+    styles = dict(zip(_COLOURS, zip(_COLOURS.values(), cycle(plotting.MARKERS), strict=False), strict=False))
+    others = [name for name in dict.fromkeys(architectures) if name not in styles]
+    free = [colour for name, colour in _COLOURS.items() if name not in architectures] or list(_COLOURS.values())
+    # Colours that no other line has come first; with the markers in the other order, the same pair comes late.
+    styles |= dict(zip(others, zip(cycle(free), cycle(reversed(plotting.MARKERS)), strict=False), strict=False))
+    return {name: styles[name] for name in architectures}
 
 
 def _depth_row(source: str, cell: Cell | PublishedValidation) -> dict[str, Any]:

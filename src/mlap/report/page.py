@@ -21,18 +21,18 @@ import mlap
 from mlap.errors import UsageError
 from mlap.files import write_text
 from mlap.graphs import GraphSet
-from mlap.names import METRICS
+from mlap.models import Run, load
 from mlap.paper import PROTOCOLS
 from mlap.plotting import NARROW, Plot, save_plot
 from mlap.report.curves import depth_plot, scores_plot
 from mlap.report.facts import differences_from_paper, facts, ranges
-from mlap.report.inside import Inside, alike, kept_models, look_inside, network_title
+from mlap.report.networks import NetworkFindings, examine, group_by_recipe, kept_models, network_title
 from mlap.report.published import published_test
 from mlap.report.render import EFFECT, NORM, SCORE, P, Table, to_csv
 from mlap.report.tables import full_table, results_table, runs_table, significance_table, summary_table
+from mlap.report.words import metric_label
 from mlap.study import Study
 from mlap.study.compare import ENOUGH_SEEDS, Comparison, best, compare, runs_on
-from mlap.training import Run, load_run
 
 PAGE = "index.html"
 #: how a page is known to be ours, before it is replaced
@@ -56,7 +56,7 @@ _CAPTIONS = {
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenReport:
     """What was written.
 
     Args:
@@ -105,7 +105,7 @@ def write_report(
     max_mapped: int | None = 1000,
     device: str = "cpu",
     on_step: Callable[[str, int, int], None] | None = None,
-) -> Written:
+) -> WrittenReport:
     """Write the report on a study.
 
     Args:
@@ -123,18 +123,18 @@ def write_report(
         runs, plans = runs_on(opened.runs(), data), opened.plans()
     comparison = compare(runs)
     paths = (list(run_dirs) or kept_models(study, runs)) if models else []
-    groups = alike([load_run(path) for path in paths])
+    groups = group_by_recipe([load(path) for path in paths])
     check_out(out)
-    insides: list[Inside] = []
+    networks: list[NetworkFindings] = []
     for group in groups:
-        inside = look_inside(group, load_data(group[0]), max_mapped=max_mapped, device=device, on_step=on_step)
-        same = sum(before.name.startswith(inside.name) for before in insides)
-        insides.append(dataclasses.replace(inside, name=f"{inside.name}-{same + 1}") if same else inside)
+        network = examine(group, load_data(group[0]), max_mapped=max_mapped, device=device, on_step=on_step)
+        same = sum(before.name.startswith(network.name) for before in networks)
+        networks.append(dataclasses.replace(network, name=f"{network.name}-{same + 1}") if same else network)
 
     if not (out / PAGE).exists():  # an interrupted report must be known as one, to be written again
         write_text(out / PAGE, f"<!doctype html>{_GENERATOR}<p>This report was not finished.</p>\n")
-    sink = _Sink(out)
-    looks = [_look(sink, inside) for inside in insides]
+    files = _FileWriter(out)
+    shown = [_show_network(files, network) for network in networks]
     scores = scores_plot(comparison)
     results, significance, summary, full = (
         make(comparison) for make in (results_table, significance_table, summary_table, full_table)
@@ -143,36 +143,36 @@ def write_report(
     page = template.render(
         generator=_GENERATOR,
         study=study.name,
-        metric=_metric(comparison),
+        metric=metric_label(comparison),
         comparison=comparison,
         facts=facts(runs, plans, study.name),
         differences=differences_from_paper(comparison),
         headline=list(headline(comparison)),
         depths=list(best_depths(comparison)),
-        scores=sink.figure("scores", _scores_caption(comparison), scores) if scores else None,
-        depth=sink.figure("depth", _depth_caption(comparison), depth_plot(comparison)),
-        looks=looks,
+        scores=files.figure("scores", _scores_caption(comparison), scores) if scores else None,
+        depth=files.figure("depth", _depth_caption(comparison), depth_plot(comparison)),
+        networks=shown,
         asked=models,
-        foreign=[_foreign(inside) for inside in insides if inside.fingerprint != runs[0].fingerprint],
-        results=sink.table(results),
-        significance=sink.table(significance),
-        summary=sink.table(summary),
-        tables=[sink.table(table) for table in (full, *(inside.table() for inside in insides), runs_table(runs))],
+        foreign=[_foreign(network) for network in networks if network.fingerprint != runs[0].fingerprint],
+        results=files.table(results),
+        significance=files.table(significance),
+        summary=files.table(summary),
+        tables=[files.table(table) for table in (full, *(network.table() for network in networks), runs_table(runs))],
     )
     write_text(out / PAGE, page)
-    return Written(out / PAGE, tuple(sink.figures), tuple(sink.tables), tuple(paths), comparison.warnings)
+    return WrittenReport(out / PAGE, tuple(files.figures), tuple(files.tables), tuple(paths), comparison.warnings)
 
 
 def check_out(out: Path) -> None:
     """Raise unless a report may be written to this folder; make it if there is none."""
     try:
         if out.exists() and not out.is_dir():
-            raise UsageError(f"--out must be a folder, but {out} is a file")
+            raise UsageError(f"{{field}} must be a folder, but {out} is a file", field="out")
         if out.is_dir() and any(out.iterdir()) and not _is_report(out / PAGE):
-            raise UsageError(f"{out} holds something else than a report; choose another --out, or an empty folder")
+            raise UsageError(f"{out} holds something else than a report; choose another folder, or an empty one", "out")
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot write to {out}: {error.strerror}") from error
+        raise UsageError(f"cannot write to {out}: {error.strerror}", field="out") from error
 
 
 def _is_report(page: Path) -> bool:
@@ -195,7 +195,7 @@ def headline(comparison: Comparison) -> Iterator[str]:
     sign = -1 if comparison.higher_is_better else 1
     top = min(sign * summary.mean for _, summary in tested)
     first, *equals = [(cell, summary) for cell, summary in tested if sign * summary.mean == top]
-    score = f"test {_metric(comparison)}: {SCORE.show(first[1])}"
+    score = f"test {metric_label(comparison)}: {SCORE.show(first[1])}"
     if len(tested) == 1:
         yield f"Only one family has a test score. {network_title(first[0])} has the mean {score}."
     elif equals:
@@ -237,30 +237,27 @@ def best_depths(comparison: Comparison) -> Iterator[str]:
         yield f"Best depth by validation, GraphNorm {NORM.show(norm)}: {', '.join(depths)}."
 
 
-def _foreign(inside: Inside) -> str:
-    data = f"{inside.inspection.graphs.name} with fingerprint {inside.fingerprint}"
-    return f"{inside.title}: trained on other data than the study's, {data}"
-
-
-def _metric(comparison: Comparison) -> str:
-    return METRICS[comparison.metric].label if comparison.metric in METRICS else comparison.metric
+def _foreign(network: NetworkFindings) -> str:
+    data = f"{network.inspection.graphs.name} with fingerprint {network.fingerprint}"
+    return f"{network.title}: trained on other data than the study's, {data}"
 
 
 def _scores_caption(comparison: Comparison) -> str:
     paper = " The paper's selected models are grey." if published_test(comparison.data_name) else ""
-    return f"Test {_metric(comparison)} of each family's selected model: every seed, and mean ± standard error.{paper}"
+    metric = metric_label(comparison)
+    return f"Test {metric} of each family's selected model: every seed, and mean ± standard error.{paper}"
 
 
 def _depth_caption(comparison: Comparison) -> str:
     swept = f" Each point is the best over {', '.join(comparison.swept)}." if comparison.swept else ""
     paper = " Faint and dashed: the paper." if comparison.data_name in PROTOCOLS else ""
-    return f"Validation {_metric(comparison)} by depth, mean ± standard error over seeds.{swept}{paper}"
+    return f"Validation {metric_label(comparison)} by depth, mean ± standard error over seeds.{swept}{paper}"
 
 
 # ---- tables and figures ----------------------------------------------------------------------------------------------
 
 
-class _Sink:
+class _FileWriter:
     """Writes figures and tables to their files, and gives back what the page needs of them."""
 
     def __init__(self, out: Path) -> None:
@@ -314,19 +311,19 @@ def _sort_key(value: Any) -> str | None:
     return repr(number) if math.isfinite(number) else ""
 
 
-def _look(sink: _Sink, inside: Inside) -> dict[str, Any]:
+def _show_network(files: _FileWriter, network: NetworkFindings) -> dict[str, Any]:
     """What the page shows of one group of networks."""
-    plots = inside.inspection.plots()
-    figures = [sink.figure(f"{inside.name}/{name}", _CAPTIONS[name], plot) for name, plot in plots.items()]
+    plots = network.inspection.plots()
+    figures = [files.figure(f"{network.name}/{name}", _CAPTIONS[name], plot) for name, plot in plots.items()]
     return {
-        "title": inside.title,
-        "findings": inside.findings,
+        "title": network.title,
+        "findings": network.findings,
         "figures": sorted(figures, key=lambda image: image.wide),  # narrow ones side by side
         "explained": [
-            sink.figure(f"{inside.name}/graph-{found.graph}", found.text, found.plot) for found in inside.explained
+            files.figure(f"{network.name}/graph-{found.graph}", found.text, found.plot) for found in network.explained
         ],
-        "reason": inside.reason,
-        "runs": len(inside.inspection.runs),
+        "reason": network.reason,
+        "runs": len(network.inspection.runs),
     }
 
 

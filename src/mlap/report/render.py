@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from mlap.provenance import made_by
 from mlap.report.published import Below
 from mlap.statistics import Summary
 
@@ -175,11 +176,17 @@ def to_latex(tables: Sequence[Table], warnings: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def to_csv(table: Table) -> str:
-    """One table as CSV, every number with all its digits, a value that does not exist as nothing."""
+def to_csv(table: Table, signed: bool = False) -> str:
+    """One table as CSV, every number with all its digits, a value that does not exist as nothing.
+
+    Args:
+        table: the table.
+        signed: whether a last column says which `mlap` made the table (`mlap.provenance.made_by`).
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([_join(column.key, field) for column in table.columns for field in column.kind.fields])
+    last = {"made_by": made_by()} if signed else {}
+    writer.writerow([_join(column.key, field) for column in table.columns for field in column.kind.fields] + [*last])
     for row in table.rows:
         writer.writerow(
             [
@@ -187,6 +194,7 @@ def to_csv(table: Table) -> str:
                 for column, value in zip(table.columns, row, strict=True)
                 for read in column.kind.fields.values()
             ]
+            + [*last.values()]
         )
     return text.getvalue()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mlap.report.render import SCORE, Column, Kind, P, Table
-from mlap.report.tables import WHERE, aggregator_of, columns_of, measure
+from mlap.report.tables import HOLM, WHERE, columns_of, join_of
+from mlap.report.words import metric_words
 from mlap.statistics import summarise
 from mlap.study.splits import SplitComparison
 
@@ -20,16 +21,18 @@ def split_tables(comparison: SplitComparison) -> list[Table]:
 def _results(comparison: SplitComparison) -> Table:
     rows = tuple(
         (
-            *(family, aggregator_of(model.architecture, family), model.layers, model.norm, *model.others),
+            *(family, join_of(model.architecture, family), model.layers, model.norm, *model.others),
             *(len(model.cells), model.valid, model.test),
         )
         for family, model in comparison.selected.items()
     )
     columns = (
-        *(Column("family", "Family"), Column("aggregator", "Aggregator"), *WHERE[1:], *columns_of(comparison.swept)),
+        *(Column("family", "Family"), Column("join", "Join"), *WHERE[1:], *columns_of(comparison.swept)),
         *(Column("splits", "Splits"), Column("valid", "Validation", SCORE), Column("test", "Test", SCORE)),
     )
-    caption = f"Selected models on {comparison.data_name} ({measure(comparison)}; mean ± standard error over splits)"
+    caption = (
+        f"Selected models on {comparison.data_name} ({metric_words(comparison)}; mean ± standard error over splits)"
+    )
     return Table("results", caption, columns, rows)
 
 
@@ -39,12 +42,13 @@ def _significance(comparison: SplitComparison) -> Table:
         by = contrast.differences
         won = (sum(difference > 0 for difference in by), len(by)) if by else None
         mean = summarise(by) if by else None
-        rows.append((f"{contrast.first} vs {contrast.second}", won, mean, contrast.p))
+        rows.append((f"{contrast.first} vs {contrast.second}", won, mean, contrast.p, contrast.p_holm))
     columns = (
         *(Column("comparison", "Comparison"), Column("better_on", "Better on", _OF)),
         *(Column("by", "Better by", SCORE), Column("p_two_sided", "p 2-sided", P)),
+        Column("p_holm", "p Holm", P),
     )
-    notes = ("Splits of one set share graphs, so they are not independent: p is somewhat too small.",)
+    notes = ("Splits of one set share graphs, so they are not independent: p is somewhat too small.", HOLM)
     caption = f"Wilcoxon signed-rank test of the selected models' test scores over splits of {comparison.data_name}"
     return Table("significance", caption, columns, tuple(rows), notes)
 

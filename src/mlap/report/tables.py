@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mlap.names import METRICS
 from mlap.paper import PROTOCOLS
 from mlap.report.published import (
     PublishedValidation,
@@ -21,9 +20,9 @@ from mlap.report.published import (
     published_validation,
 )
 from mlap.report.render import EFFECT, NORM, SCORE, SIZES, Column, Kind, P, Table
+from mlap.report.words import metric_words
 from mlap.statistics import Summary
 from mlap.study.compare import Cell, Comparison, best
-from mlap.study.splits import SplitComparison
 from mlap.study.store import RunRecord
 from mlap.training import Recipe
 
@@ -34,6 +33,7 @@ _VERDICT = (
     "Verdict: agrees if the means differ by less than 2 standard errors of their difference, "
     "which are themselves uncertain with few seeds."
 )
+HOLM = "Holm: the two-sided p, corrected for the number of comparisons in this table."
 _INCOMPLETE = "Incomplete: the study lacks the network that the paper selected, so there is nothing to judge."
 
 _FOUR_DIGITS, _ONE_DIGIT, _THOUSANDS = (
@@ -79,7 +79,7 @@ def results_table(comparison: Comparison) -> Table:
         judged = _judge(comparison, cell.test, paper.test if paper else None, choice)
         rows.append(
             (
-                *(family, "ours", aggregator_of(cell.architecture, family), cell.layers, cell.norm, *cell.others),
+                *(family, "ours", join_of(cell.architecture, family), cell.layers, cell.norm, *cell.others),
                 *(cell.valid.n, cell.valid, cell.test, judged),
             )
         )
@@ -88,12 +88,12 @@ def results_table(comparison: Comparison) -> Table:
             others = [getattr(Recipe.paper(comparison.data_name), name) for name in comparison.swept]
             rows.append(
                 (
-                    *(family, "paper", aggregator_of(paper.architecture, family), paper.layers, paper.norm, *others),
+                    *(family, "paper", join_of(paper.architecture, family), paper.layers, paper.norm, *others),
                     *(paper.test.n, valid, paper.test, None),
                 )
             )
     columns = (
-        *(Column("family", "Family"), Column("source", "From"), Column("aggregator", "Aggregator"), *WHERE[1:]),
+        *(Column("family", "Family"), Column("source", "From"), Column("join", "Join"), *WHERE[1:]),
         *columns_of(comparison.swept),
         *(Column("seeds", "Seeds"), Column("valid", "Validation", SCORE), Column("test", "Test", SCORE)),
         Column("verdict", "Verdict"),
@@ -109,17 +109,21 @@ def significance_table(comparison: Comparison) -> Table:
     rows = []
     for contrast in comparison.contrasts:
         outcome, paper = contrast.outcome, published.get((contrast.first, contrast.second))
-        ours = (outcome.p_one_sided, outcome.p_two_sided, outcome.r) if outcome else (None, None, None)
+        ours = (outcome.p_one_sided, outcome.p_two_sided, contrast.p_holm, outcome.r) if outcome else (None,) * 4
         theirs = (paper.p, paper.p_two_sided, paper.r) if paper else (None, None, None)
         sizes = (outcome.first, outcome.second) if outcome else None
         rows.append((f"{contrast.first} vs {contrast.second}", sizes, *ours, *theirs))
     columns = (
         *(Column("comparison", "Comparison"), Column("seeds", "Seeds", SIZES)),
-        *(Column("p_one_sided", "p 1-sided", P), Column("p_two_sided", "p 2-sided", P), Column("r", "r", EFFECT)),
-        *(Column("paper_p_one_sided", "Paper p 1-sided", P), Column("paper_p_two_sided", "Paper p 2-sided", P)),
+        *(Column("p_one_sided", "p 1-sided", P), Column("p_two_sided", "p 2-sided", P)),
+        *(Column("p_holm", "p Holm", P), Column("r", "r", EFFECT)),
+        *(Column("paper_p_one_sided", "Paper 1-sided", P), Column("paper_p_two_sided", "Paper 2-sided", P)),
         Column("paper_r", "Paper r", EFFECT),
     )
-    notes = ["The effect size r is positive where the first is better; the one-sided p is of the side that r shows."]
+    notes = [
+        "The effect size r is positive where the first is better; the one-sided p is of the side that r shows.",
+        HOLM,
+    ]
     if published:
         notes.append("The paper prints one-sided p only; its two-sided ones are recomputed from its r.")
     caption = f"Mann–Whitney U test of the selected models' test scores on {comparison.data_name}"
@@ -259,7 +263,7 @@ def _best_of_norm(comparison: Comparison) -> Mapping[str, Cell]:
     }
 
 
-def aggregator_of(architecture: str, family: str) -> str | None:
+def join_of(architecture: str, family: str) -> str | None:
     """What an architecture is called within its family."""
     return architecture.removeprefix(family).removeprefix("-") or None
 
@@ -269,15 +273,9 @@ def columns_of(fields: Sequence[str]) -> tuple[Column, ...]:
     return tuple(Column(name, name) for name in fields)
 
 
-def measure(comparison: Comparison | SplitComparison) -> str:
-    """What scores are, and which are better."""
-    metric = METRICS[comparison.metric].label if comparison.metric in METRICS else comparison.metric
-    return f"{metric}, {'higher' if comparison.higher_is_better else 'lower'} is better"
-
-
 def _scores(comparison: Comparison) -> str:
     paper = f"; paper: {PROTOCOLS[comparison.data_name].seeds} seeds" if comparison.data_name in PROTOCOLS else ""
-    return f"{comparison.data_name} ({measure(comparison)}; mean ± standard error over seeds{paper})"
+    return f"{comparison.data_name} ({metric_words(comparison)}; mean ± standard error over seeds{paper})"
 
 
 def _beside_paper(table: Table, has_paper: bool) -> Table:

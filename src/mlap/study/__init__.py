@@ -1,26 +1,29 @@
 """Many runs: the grid, its cost, the study file, the engines that run it, and the statistics."""
 
 from mlap.study.cost import Cost, estimate
-from mlap.study.driver import Outcome, Outlook, look, sweep
+from mlap.study.driver import Forecast, Outcome, forecast, sweep
 from mlap.study.engine import Engine
 from mlap.study.local_engine import LocalEngine
 from mlap.study.plan import Plan
 from mlap.study.ray_engine import RayEngine
+from mlap.study.settings import EngineSettings, SweepSettings
 from mlap.study.store import PlanRecord, RunRecord, Study, run_hash
 
 __all__ = [
     "Cost",
     "Engine",
+    "EngineSettings",
+    "Forecast",
     "LocalEngine",
     "Outcome",
-    "Outlook",
     "Plan",
     "PlanRecord",
     "RayEngine",
     "RunRecord",
     "Study",
+    "SweepSettings",
     "estimate",
-    "look",
+    "forecast",
     "run_hash",
     "sweep",
 ]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeGuard, TypeVar
 
 from mlap.errors import DataError, UsageError, unknown
 from mlap.names import ARCHITECTURES, NORMS
-from mlap.statistics import MannWhitney, Summary, mann_whitney, smallest_p, summarise
+from mlap.statistics import MannWhitney, Summary, holm, mann_whitney, smallest_p, summarise
 from mlap.study.store import RunRecord
 
 #: the paper's families; an architecture belongs to the one that its name begins with, any other is its own family
@@ -64,11 +64,13 @@ class Contrast:
         first: the reference family.
         second: the other one.
         outcome: of the Mann–Whitney U test; `None` if one of the cells has no test scores.
+        p_holm: its two-sided p, corrected by Holm's method for all comparisons of the study with the same reference.
     """
 
     first: str
     second: str
     outcome: MannWhitney | None
+    p_holm: float | None = None
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ def select(
 def opponents(selected: Mapping[str, Any], reference: str | None = None) -> list[tuple[str, str]]:
     """The reference family, `mlap` unless given, with each other one; nothing if the study does not have it."""
     if reference is not None and reference not in selected:
-        raise unknown("family", reference, selected)
+        raise unknown("family", reference, selected, "reference")
     first = REFERENCE if reference is None else reference
     return [(first, second) for second in selected if second != first] if first in selected else []
 
@@ -163,21 +165,23 @@ def runs_on(records: Iterable[RunRecord], data: str | None = None, several: bool
     """
     runs = list(records)
     if not runs:
-        raise DataError("the study has no runs yet; `mlap sweep` adds some")
+        raise DataError("the study has no runs yet")
     names = sorted({run.data_name for run in runs})
     if data is not None:
         chosen = [run for run in runs if data == run.data_name or (data and run.fingerprint.startswith(data))]
         if not chosen:
-            raise unknown("data set in the study", data, names)
+            raise unknown("data set in the study", data, names, "data")
         runs = chosen
     elif len(names) > 1:
-        raise UsageError(f"the study has runs on {', '.join(names)}; compare one at a time with --data NAME")
+        raise UsageError(f"the study has runs on {', '.join(names)}; compare one at a time", "data", names[0])
     prints = list(dict.fromkeys(run.fingerprint for run in runs))
     if len(prints) > 1 and not several:
         short = ", ".join(print[:12] for print in prints)
         raise UsageError(
             f"the study has runs on {len(prints)} different data sets called {runs[0].data_name} "
-            f"(fingerprints {short}); choose one with --data FINGERPRINT, or compare over all with --table splits"
+            f"(fingerprints {short}); choose one by its fingerprint, or compare over all of them as splits",
+            field="data",
+            suggest=prints[0][:12],
         )
     return runs
 
@@ -209,7 +213,7 @@ def compare(
 
     higher_is_better = runs[0].higher_is_better
     selected = select(cells, higher_is_better, families)
-    contrasts = tuple(_contrast(*pair, selected, higher_is_better) for pair in opponents(selected, reference))
+    contrasts = _contrasts(opponents(selected, reference), selected, higher_is_better)
     warnings = [*_run_warnings(runs, cells, settings), *_seed_warnings(cells, selected)]
     warnings += [_too_few(contrast) for contrast in contrasts if _too_few(contrast)]
     warnings += alone_warnings(selected, reference)
@@ -223,7 +227,7 @@ def check_architectures(families: Mapping[str, str] | None, runs: Sequence[RunRe
     known = sorted({run.architecture for run in runs})
     for architecture in families or ():
         if architecture not in known:
-            raise unknown("architecture in the study", architecture, known)
+            raise unknown("architecture in the study", architecture, known, "families")
 
 
 def alone_warnings(selected: Mapping[str, Any], reference: str | None = None) -> list[str]:
@@ -231,7 +235,7 @@ def alone_warnings(selected: Mapping[str, Any], reference: str | None = None) ->
     if len(selected) == 1:
         return [f"the study has runs of one family only, {next(iter(selected))}: there is nothing to compare it with"]
     if reference is None and REFERENCE not in selected:
-        return [f"the study has no {REFERENCE}: choose one of {', '.join(selected)} with --reference"]
+        return [f"the study has no {REFERENCE} to compare with: choose one of {', '.join(selected)} as the reference"]
     return []
 
 
@@ -286,9 +290,26 @@ def _cell(runs: Sequence[RunRecord], swept: Sequence[str]) -> Cell:
     )
 
 
-def _contrast(first: str, second: str, selected: Mapping[str, Cell], higher_is_better: bool) -> Contrast:
-    a, b = selected[first].test_scores, selected[second].test_scores
-    return Contrast(first, second, mann_whitney(a, b, higher_is_better=higher_is_better) if a and b else None)
+def _contrasts(
+    pairs: Iterable[tuple[str, str]], selected: Mapping[str, Cell], higher_is_better: bool
+) -> tuple[Contrast, ...]:
+    contrasts = []
+    for first, second in pairs:
+        a, b = selected[first].test_scores, selected[second].test_scores
+        outcome = mann_whitney(a, b, higher_is_better=higher_is_better) if a and b else None
+        contrasts.append(Contrast(first, second, outcome))
+    corrected = corrected_p([c.outcome.p_two_sided if c.outcome else None for c in contrasts])
+    return tuple(replace(contrast, p_holm=p) for contrast, p in zip(contrasts, corrected, strict=True))
+
+
+def corrected_p(p_values: Sequence[float | None]) -> list[float | None]:
+    """P-values corrected by Holm's method; a comparison that could not be made is none.
+
+    >>> corrected_p([0.03, None, 0.01])
+    [0.03, None, 0.02]
+    """
+    corrected = iter(holm([p for p in p_values if p is not None]))
+    return [None if p is None else next(corrected) for p in p_values]
 
 
 def _states(runs: Sequence[RunRecord]) -> str:

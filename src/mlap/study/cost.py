@@ -15,11 +15,14 @@ import numpy as np
 import torch
 
 from mlap.graphs import GraphSet
+from mlap.study.search import Search, propose
 from mlap.study.store import RunRecord
 from mlap.training import Recipe, train
 
 #: scoring a graph costs about this part of training on it: the forward pass of forward, backward and update
 _SCORING = 1 / 3
+#: recipes of a space, drawn at random, that are timed to say what a search will cost
+TIMED = 12
 #: fields that do not change the time of a training step
 _FREE = ("layers", "seed", "epochs", "lr", "lr_decay", "lr_decay_every", "weight_decay", "dropout")
 
@@ -93,6 +96,14 @@ def estimate(
         for recipe in recipes
     ]
     return Cost(seconds, time.perf_counter() - began, measured)
+
+
+def search_seconds(search: Search, *, device: str = "cpu") -> float:
+    """The estimated seconds of one core for the trials to come of a search, from `TIMED` recipes of its space."""
+    if not search.left:
+        return 0.0
+    drawn = [propose(search.space, [], False, "random", seed) for seed in range(TIMED)]
+    return search.left * sum(estimate(drawn, search.graphs, search.records, device=device).seconds) / len(drawn)
 
 
 def family(recipe: Recipe) -> Family:

@@ -21,7 +21,7 @@ class Job:
         options: how to read them, likewise.
         data_root: where data sets lie; `None` for the default.
         fingerprint: the identity of the data, which a worker checks.
-        work_dir: the run directory, from which an interrupted run goes on.
+        run_dir: the run directory, from which an interrupted run goes on.
         device: the torch device.
     """
 
@@ -31,7 +31,7 @@ class Job:
     options: dict[str, Any]
     data_root: str | None
     fingerprint: str
-    work_dir: str
+    run_dir: str
     device: str
 
 

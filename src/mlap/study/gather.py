@@ -14,7 +14,7 @@ from typing import Any
 
 from mlap.errors import DataError, UsageError, unknown
 from mlap.names import METRICS
-from mlap.study.store import RunRecord, Study, run_hash
+from mlap.study.store import FOUNDING_FIELDS, RunRecord, Study, run_hash
 from mlap.training import Recipe
 
 _RECIPE = tuple(field.name for field in dataclasses.fields(Recipe))
@@ -28,8 +28,13 @@ _RESULT: dict[str, Callable[[str], Any]] = {
     "seconds": float,
     "device": str,
 }
-#: the columns of a file of runs; where a run failed there is also `error`
-COLUMNS = (*_ABOUT, *_RECIPE, "status", *_RESULT, "hash", "packages")
+#: The columns that every file of runs has. There may be others: fields that recipes gained later, `error` where a run
+#: failed.
+COLUMNS = (
+    *_ABOUT,
+    *(name for name in _RECIPE if name in FOUNDING_FIELDS),
+    *("status", *_RESULT, "hash", "packages"),
+)
 
 
 def gather(paths: Iterable[str | Path]) -> list[RunRecord]:
@@ -54,8 +59,7 @@ def read_runs(path: Path) -> list[RunRecord]:
             lines = csv.DictReader(file)
             if missing := [name for name in COLUMNS if name not in (lines.fieldnames or ())]:
                 raise DataError(
-                    f"{path} has no column {missing[0]!r}; a file of runs is what "
-                    "`mlap compare STUDY --table runs --format csv --out FILE` writes"
+                    f"{path} has no column {missing[0]!r}; a file of runs is the table `runs` of a study as CSV"
                 )
             return [_run(line, f"{path}, line {lines.line_num}") for line in lines]
     except OSError as error:
@@ -70,7 +74,7 @@ def _run(line: dict[str, str], where: str) -> RunRecord:
     if line["metric"] not in METRICS:
         raise DataError(f"{where}: {unknown('metric', line['metric'], METRICS)}")
     try:
-        recipe = Recipe.of({name: line[name] for name in _RECIPE})
+        recipe = Recipe.of({name: line[name] for name in _RECIPE if line.get(name)})
         values: dict[str, Any] = {name: read(line[name]) if line[name] else None for name, read in _RESULT.items()}
     except (UsageError, ValueError) as error:
         raise DataError(f"{where}: {error}") from error

@@ -18,7 +18,7 @@ from mlap.errors import MlapError, UsageError
 from mlap.study.engine import Died, Done, EpochDone, Event, Failed, Job
 
 #: the worker looks for modules where the driver does, and not in the folder that happens to be the current one
-_START = "import sys; sys.path[:] = sys.argv[1:]; from mlap.study.worker import main; main()"
+_START = "import sys; sys.path[:] = sys.argv[1:]; from mlap.study.worker_process import main; main()"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 #: workers that die in a row before they are ready, after which something is wrong with all of them
 _MOST_STILLBORN = 5
@@ -33,7 +33,7 @@ def usable_cores() -> int:
 def whole_threads(cpus: float) -> int:
     """The threads of a run that has so many cores of this machine; an error if they are not whole."""
     if not (cpus >= 1 and float(cpus).is_integer()):
-        raise UsageError(f"--cpus-per-run must be a whole number of threads on this machine, got {cpus:g}")
+        raise UsageError(f"{{field}} must be a whole number of threads on this machine, got {cpus:g}", field="cpus")
     return int(cpus)
 
 

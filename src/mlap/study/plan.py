@@ -38,7 +38,7 @@ else:
 MOST_RUNS = 1_000_000
 
 _DEFAULTS = Recipe().as_dict()
-_GROUPS = {"all": tuple(ARCHITECTURES), "paper": PAPER_ARCHITECTURES}
+_GROUPS: dict[str, Sequence[str]] = {"all": ARCHITECTURES, "paper": PAPER_ARCHITECTURES}
 
 #: a rehearsal in minutes: enough to see a study at work, too little for any conclusion
 QUICK: dict[str, Any] = {
@@ -72,7 +72,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         if len(self) > MOST_RUNS:
-            raise UsageError(f"the plan has {len(self):,} runs; one sweep takes at most {MOST_RUNS:,}")
+            raise UsageError(f"the plan has {len(self):,} runs; one sweep takes at most {MOST_RUNS:,}", field="plan")
 
     @classmethod
     def of(cls, data_name: str, plan: str | Path | None = None, **changes: Any) -> Plan:
@@ -103,8 +103,8 @@ def axes_of(data_name: str, fields: Mapping[str, Any]) -> dict[str, tuple[Any, .
     base = Recipe.preset(data_name).as_dict()
     for name in fields:
         if name not in base:
-            raise unknown("field of a recipe", name, base)
-    return {name: _values(name, value) for name, value in {**base, **fields}.items()}
+            raise unknown("field of a recipe", name, base, "settings")
+    return {name: values_of(name, value) for name, value in {**base, **fields}.items()}
 
 
 def fields_of(data_name: str, plan: str | Path | None) -> Mapping[str, Any]:
@@ -121,7 +121,8 @@ def _paper(data_name: str) -> dict[str, Any]:
     if data_name not in (*PROTOCOLS, VARIANT):
         raise UsageError(
             f"the paper has no protocol for {data_name!r}, only for {', '.join(PROTOCOLS)}; "
-            "say what to run with --architectures paper --layers 1-10 --graph-norm both --seeds 0-29"
+            "name architectures, depths, normalisations and seeds instead",
+            field="plan",
         )
     return {
         "architecture": paper.ARCHITECTURES,
@@ -135,9 +136,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UsageError(f"there is no plan {str(path)!r}; known: paper, quick, or a TOML file") from None
+        raise UsageError(f"there is no plan {str(path)!r}; known: paper, quick, or a TOML file", "plan") from None
     except OSError as error:
-        raise UsageError(f"cannot read the plan {path}: {error.strerror}") from error
+        raise UsageError(f"cannot read the plan {path}: {error.strerror}", "plan") from error
     except ValueError as error:  # of TOML, or of UTF-8
         raise DataError(f"{path} is not a plan in TOML: {error}") from error
     for name, value in content.items():
@@ -148,7 +149,7 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _values(name: str, value: Any) -> tuple[Any, ...]:
+def values_of(name: str, value: Any) -> tuple[Any, ...]:
     """The values of a field, each of them checked, each of them once."""
     parts = [value] if isinstance(value, str) or not isinstance(value, Sequence) else list(value)
     found: dict[Any, None] = {}
@@ -156,8 +157,22 @@ def _values(name: str, value: Any) -> tuple[Any, ...]:
         for single in _expand(name, part) if isinstance(part, str) else (part,):
             found[getattr(Recipe.of({name: single}), name)] = None
     if not found:
-        raise UsageError(f"{name} needs at least one value")
+        raise UsageError("{field} needs at least one value", field=name)
     return tuple(found)
+
+
+def split_seeds(text: str | None) -> tuple[int | None, ...]:
+    """The seeds of the splits to run a plan on, in a text such as `0-9`; `None` is the usual split.
+
+    >>> split_seeds("0-2,5"), split_seeds(None)
+    ((0, 1, 2, 5), (None,))
+    """
+    if text is None:
+        return (None,)
+    try:
+        return values_of("seed", text)
+    except UsageError:
+        raise UsageError(f"{{field}} must be whole numbers such as 0-9 or 0,1,2, got {text!r}", "split_seed") from None
 
 
 def _expand(name: str, text: str) -> list[Any]:
@@ -169,7 +184,7 @@ def _expand(name: str, text: str) -> list[Any]:
         elif type(_DEFAULTS[name]) is int and (ends := re.fullmatch(r"(\d+)\s*-\s*(\d+)", part)):
             first, last = int(ends[1]), int(ends[2])
             if not first <= last < first + MOST_RUNS:
-                raise UsageError(f"{name}: the range {part} must rise, and by less than {MOST_RUNS:,}")
+                raise UsageError(f"{{field}}: the range {part} must rise, and by less than {MOST_RUNS:,}", field=name)
             expanded.extend(range(first, last + 1))
         else:
             expanded.append(part)

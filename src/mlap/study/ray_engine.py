@@ -20,10 +20,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import mlap
 from mlap.errors import MlapError, UsageError
 from mlap.files import first_line
 from mlap.graphs import GraphSet
+from mlap.provenance import source_id
 from mlap.study.engine import Died, EpochDone, Event, Job
 from mlap.study.local_engine import usable_cores
 from mlap.study.ray_worker import Files, RayWorker, mark, unmark
@@ -32,7 +32,7 @@ from mlap.study.ray_worker import Files, RayWorker, mark, unmark
 MOST_SENT = 1 << 30
 #: workers that are lost in a row before they are ready, after which something is wrong with the cluster
 _MOST_STILLBORN = 5
-_REMEDY = "start one with `ray start --head`, or use --address local"
+_REMEDY = "start one there (`ray start`), or name another"
 
 
 class RayEngine:
@@ -72,8 +72,9 @@ class RayEngine:
             largest = max((node.get("CPU", 0) for node in nodes), default=0)
             raise UsageError(
                 f"no node of the Ray cluster has room for a run with {cpus:g} CPUs and {gpus:g} GPUs: nodes have up to "
-                f"{largest:g} CPUs, and {sum(node.get('GPU', 0) for node in nodes):g} GPUs in all; "
-                "lower --cpus-per-run or --gpus-per-run, or give --workers to wait for other nodes"
+                f"{largest:g} CPUs, and {sum(node.get('GPU', 0) for node in nodes):g} GPUs in all. "
+                "Reserve less, or say how many {field} there are to be, to wait for other nodes",
+                field="workers",
             )
         self._graphs = None if graphs is None or _size(graphs) > MOST_SENT else self._ray.put(graphs)
 
@@ -103,7 +104,7 @@ class RayEngine:
                 max_concurrency=2,  # it takes a job while a question is open
                 scheduling_strategy="SPREAD",
             )
-            worker = _Worker(actor.remote(mlap.__version__, self._graphs, max(1, int(self._cpus))), self._token)
+            worker = _Worker(actor.remote(source_id(), self._graphs, max(1, int(self._cpus))), self._token)
             self._workers.append(worker)
         worker.take(job)
 
@@ -131,7 +132,7 @@ class RayEngine:
         for event in answer:
             assert worker.job is not None
             if isinstance(event, Files):
-                event.unpack(Path(worker.job.work_dir))
+                event.unpack(Path(worker.job.run_dir))
                 continue
             events.append(event)
             if not isinstance(event, EpochDone):
@@ -230,13 +231,13 @@ def _times(whole: float, part: float) -> int:
 
 
 def _check_share(cpus: float, gpus: float) -> None:
-    for name, value in (("--cpus-per-run", cpus), ("--gpus-per-run", gpus)):
+    for name, value in (("cpus", cpus), ("gpus", gpus)):
         if not 0 <= value < math.inf or 0 < value < 1e-4:
-            raise UsageError(f"{name} must be 0 or at least 0.0001, got {value:g}")
+            raise UsageError(f"{{field}} must be 0 or at least 0.0001, got {value:g}", field=name)
         if value > 1 and value != int(value):
-            raise UsageError(f"{name} must be a whole number where it is more than 1, got {value:g}")
+            raise UsageError(f"{{field}} must be a whole number where it is more than 1, got {value:g}", field=name)
     if not cpus and not gpus:
-        raise UsageError("--cpus-per-run and --gpus-per-run are both 0; a run must reserve something")
+        raise UsageError("a run must reserve something: its CPUs and GPUs are both 0", field="cpus", suggest=1)
 
 
 def _size(graphs: GraphSet) -> int:
@@ -268,7 +269,7 @@ def _connect(ray: Any, address: str) -> bool:
             ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         if where == "":
-            raise MlapError(f"there is no Ray cluster on this machine; {_REMEDY}") from error
+            raise MlapError(f"there is no Ray cluster on this machine; {_REMEDY}", "address", "local") from error
         raise MlapError(
             f"cannot connect to the Ray cluster at {where} ({first_line(error)}); does it have the same version of "
             "Ray, and this machine the cluster's token (RAY_AUTH_TOKEN), if it wants one?"
@@ -280,14 +281,14 @@ def _knock(address: str) -> None:
     """Raise unless something listens at an address; Ray itself would try for many minutes."""
     found = re.fullmatch(r"(ray://)?([^:/]+):(\d{1,5})", address)
     if found is None:
-        raise UsageError(f"--address must be auto, local, ray://HOST:PORT or HOST:PORT, got {address!r}")
+        raise UsageError(f"{{field}} must be auto, local, ray://HOST:PORT or HOST:PORT, got {address!r}", "address")
     client, host, port = found.groups()
     if client and importlib.util.find_spec("grpc") is None:
         raise UsageError(f"{address} needs a package that is not installed: pip install 'mlap[ray]'")
     try:
         socket.create_connection((host, int(port)), timeout=10).close()
     except (OSError, OverflowError) as error:
-        raise MlapError(f"there is no Ray cluster at {address} ({error}); {_REMEDY}") from error
+        raise MlapError(f"there is no Ray cluster at {address} ({error}); {_REMEDY}", "address", "local") from error
 
 
 @contextmanager
@@ -296,7 +297,7 @@ def _in_reach() -> Iterator[None]:
         yield
     except ConnectionError as error:
         raise MlapError(
-            f"the Ray cluster is out of reach: {first_line(error)}; the same command goes on where this one ended"
+            f"the Ray cluster is out of reach: {first_line(error)}; nothing is lost: run the same sweep to continue"
         ) from error
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import torch
 
-import mlap
 from mlap.errors import MlapError
 from mlap.graphs import GraphSet
+from mlap.provenance import made_by, source_digest
 from mlap.study.engine import Done, Event, Job
-from mlap.study.work import Workbench
+from mlap.study.job_runner import JobRunner
 from mlap.training.run import CONFIG, HISTORY, MODEL, RESULT
 
 #: the file by which a worker sees that its disk is the driver's
@@ -32,15 +32,17 @@ class RayWorker:
     """The actor. It trains in a thread of its own, so that it can answer meanwhile.
 
     Args:
-        version: the driver's mlap; another one might train differently.
+        source: the sources of the driver's mlap (`mlap.provenance.source_id`); other ones might train differently.
         graphs: the data of its jobs, if the driver sent them.
         threads: torch threads of a run.
     """
 
-    def __init__(self, version: str, graphs: GraphSet | None, threads: int) -> None:
-        if version != mlap.__version__:
+    def __init__(self, source: str, graphs: GraphSet | None, threads: int) -> None:
+        # The commit is not compared: a node may have from a wheel what the driver has from a checkout.
+        if source.partition("@")[0] != source_digest():
             raise MlapError(
-                f"the driver has mlap {version} but the node {platform.node()} has {mlap.__version__}; install the same"
+                f"the driver has mlap with the sources {source}, but the node {platform.node()} has {made_by()}; "
+                "install the same"
             )
         self._jobs: queue.SimpleQueue[tuple[Job, str]] = queue.SimpleQueue()
         self._events: queue.SimpleQueue[Event | Files] = queue.SimpleQueue()
@@ -65,15 +67,15 @@ class RayWorker:
     def _work(self, graphs: GraphSet | None, threads: int) -> None:
         try:
             torch.set_num_threads(threads)
-            bench = Workbench(graphs)
+            runner = JobRunner(graphs)
             while True:
                 job, token = self._jobs.get()
-                place = run_directory(job, token)
-                answer = bench.perform(dataclasses.replace(job, work_dir=str(place)), self._events.put)
-                if str(place) != job.work_dir:
+                folder = run_directory(job, token)
+                answer = runner.run(dataclasses.replace(job, run_dir=str(folder)), self._events.put)
+                if str(folder) != job.run_dir:
                     if isinstance(answer, Done):
-                        self._events.put(Files.pack(place))
-                    shutil.rmtree(place, ignore_errors=True)
+                        self._events.put(Files.pack(folder))
+                    shutil.rmtree(folder, ignore_errors=True)
                 self._events.put(answer)
         finally:
             os._exit(1)  # without its thread the actor would be silent for ever
@@ -100,7 +102,7 @@ class Files:
 
 def mark(job: Job, token: str) -> None:
     """Make the run directory on the driver's disk, and mark it."""
-    folder = Path(job.work_dir)
+    folder = Path(job.run_dir)
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / _MARK).write_text(token)
@@ -109,17 +111,17 @@ def mark(job: Job, token: str) -> None:
 def unmark(job: Job) -> None:
     """Remove the mark, and the directory if nothing else is in it."""
     with suppress(OSError):
-        (Path(job.work_dir) / _MARK).unlink(missing_ok=True)
-        Path(job.work_dir).rmdir()
+        (Path(job.run_dir) / _MARK).unlink(missing_ok=True)
+        Path(job.run_dir).rmdir()
 
 
 def run_directory(job: Job, token: str) -> Path:
     """Where a worker trains: in the driver's run directory if this machine sees it, else on its own disk."""
     with suppress(OSError):
-        if (Path(job.work_dir) / _MARK).read_text() == token:
-            return Path(job.work_dir)
+        if (Path(job.run_dir) / _MARK).read_text() == token:
+            return Path(job.run_dir)
     user = os.getuid() if hasattr(os, "getuid") else "user"
-    name = hashlib.sha256(job.work_dir.encode()).hexdigest()[:16]
+    name = hashlib.sha256(job.run_dir.encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"mlap-runs-{user}" / name
 
 

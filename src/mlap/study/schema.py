@@ -92,6 +92,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ) WITHOUT ROWID
         """,
     ),
+    (
+        # Which mlap was asked (`mlap.provenance.made_by`); a run says so in its versions.
+        "ALTER TABLE plans ADD COLUMN made_by TEXT",
+        "ALTER TABLE searches ADD COLUMN made_by TEXT",
+    ),
 )
 
 VERSION = len(MIGRATIONS)
@@ -108,7 +113,7 @@ def version_of(connection: sqlite3.Connection, path: object) -> int:
     except sqlite3.DatabaseError as error:
         raise DataError(f"{path} is not a study: {error}") from error
     if application != APPLICATION_ID and tables:
-        raise DataError(f"{path} is a database, but not a study; `mlap sweep … --study FILE` makes one")
+        raise DataError(f"{path} is a database, but not a study")
     if version > VERSION:
         raise DataError(f"{path} has version {version}; this mlap knows studies up to version {VERSION}: update mlap")
     return int(version)

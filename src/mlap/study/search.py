@@ -32,9 +32,10 @@ import numpy as np
 from mlap.errors import UsageError, unknown
 from mlap.graphs import GraphSet
 from mlap.names import PAPER_ARCHITECTURES
-from mlap.study.driver import Started, on_site
-from mlap.study.engine import Engine, Event, Job
+from mlap.study.driver import OnEvent, driving
+from mlap.study.engine import Engine, Job
 from mlap.study.plan import axes_of, fields_of, toml_values
+from mlap.study.settings import SweepSettings
 from mlap.study.store import RunRecord, Study
 from mlap.training import Recipe
 
@@ -66,14 +67,14 @@ class Range:
         """The range of a field in a text such as `1..8` or `1e-4..1e-2:log`."""
         found = re.fullmatch(r"\s*([^\s:]+?)\s*\.\.\s*([^\s:]+?)\s*(:\s*log)?\s*", text)
         if found is None:
-            raise UsageError(f"{name}: a range is LOW..HIGH or LOW..HIGH:log, got {text!r}")
+            raise UsageError(f"{{field}}: a range is LOW..HIGH or LOW..HIGH:log, got {text!r}", field=name)
         if type(_DEFAULTS[name]) not in (int, float):
-            raise UsageError(f"{name} is not a number and has no range; list its values")
+            raise UsageError("{field} is not a number and has no range; list its values", field=name)
         low, high = (getattr(Recipe.of({name: end}), name) for end in found.groups()[:2])
         if not low < high:
-            raise UsageError(f"{name}: the range {text} must rise")
+            raise UsageError(f"{{field}}: the range {text} must rise", field=name)
         if found[3] and low <= 0:
-            raise UsageError(f"{name}: a range on a logarithmic scale begins above 0, got {text}")
+            raise UsageError(f"{{field}}: a range on a logarithmic scale begins above 0, got {text}", field=name)
         return cls(low, high, found[3] is not None)
 
     def __str__(self) -> str:
@@ -108,16 +109,16 @@ class Space:
         ranges: dict[str, Range] = {}
         for name, value in fields.items():
             if name not in _DEFAULTS:
-                raise unknown("field of a recipe", name, _DEFAULTS)
+                raise unknown("field of a recipe", name, _DEFAULTS, "settings")
             if isinstance(value, str) and ".." in value:
                 ranges[name] = Range.parse(name, value)
         listed = axes_of(data_name, {name: value for name, value in fields.items() if name not in ranges})
         axes = {name: ranges.get(name) or _gapless(values) for name, values in listed.items()}
         if axes["seed"] != listed["seed"][:1]:
-            raise UsageError("a search trains every recipe with one and the same seed; give one with --seeds")
+            raise UsageError("a search trains every recipe with one and the same seed", field="seed", suggest=0)
         space = cls(axes)
         if not space.searched:
-            raise UsageError("there is nothing to search: every field has one value")
+            raise UsageError("there is nothing to search: every field has one value", field="settings")
         return space
 
     @property
@@ -193,7 +194,7 @@ def propose(
 def check_sampler(sampler: str) -> None:
     """Raise unless there is such a sampler, and the package that has it."""
     if sampler not in SAMPLERS:
-        raise unknown("sampler", sampler, SAMPLERS)
+        raise unknown("sampler", sampler, SAMPLERS, "sampler")
     if importlib.util.find_spec("optuna") is None:
         raise UsageError("a search needs a package that is not installed: pip install 'mlap[hpo]'")
 
@@ -260,6 +261,11 @@ class Search:
         return sum(trial.status == "failed" for trial in self.trials)
 
     @property
+    def left(self) -> int:
+        """The runs that are still to be run, if no recipe is proposed twice."""
+        return max(self.wanted, len(self.trials)) - self.done - self.failed
+
+    @property
     def ranking(self) -> list[tuple[int, RunRecord]]:
         """The done trials with their numbers, counted from 1, the best by validation score first, each run once."""
         assert self.graphs.task is not None
@@ -269,38 +275,30 @@ class Search:
         return [entry for _, entry in sorted(scored, key=lambda pair: (pair[0], pair[1][0]))]
 
 
-def look(space: Space, trials: int, graphs: GraphSet, study: str | Path) -> Search:
-    """Where a search stands in a study, which need not exist; nothing is written."""
+def search_state(space: Space, trials: int, graphs: GraphSet, study: str | Path) -> Search:
+    """Where a search stands in a study, which need not exist; nothing is written, and nothing locked."""
     if not Path(study).exists():
         return Search(space, trials, [], [], graphs)
     with Study.open(study) as opened:
-        return _stand(space, trials, graphs, opened)
+        return _state(space, trials, graphs, opened)
 
 
-def _stand(space: Space, wanted: int, graphs: GraphSet, study: Study) -> Search:
-    records = [record for record in study.runs() if record.fingerprint == graphs.fingerprint]
-    return Search(space, wanted, study.trials(space.key(graphs.fingerprint)), records, graphs)
+def _state(space: Space, wanted: int, graphs: GraphSet, study: Study) -> Search:
+    key = space.key(graphs.fingerprint)
+    return Search(space, wanted, study.trials(key), study.runs_on(graphs.fingerprint), graphs)
 
 
 def search(
     space: Space,
     trials: int,
-    source: str,
-    study: str | Path,
+    settings: SweepSettings,
     *,
     sampler: str = "tpe",
     seed: int = 0,
     engine: Engine | None = None,
     graphs: GraphSet | None = None,
-    options: Mapping[str, Any] | None = None,
-    data_root: str | Path | None = None,
-    device: str = "cpu",
-    retry_failed: bool = False,
-    keep_models: bool = False,
-    wait: bool = False,
     on_wait: Callable[[str], None] | None = None,
-    on_outlook: Callable[[Search], None] | None = None,
-    on_event: Callable[[Started | Event], None] | None = None,
+    on_event: OnEvent | None = None,
 ) -> Search:
     """Search a space until a study has a number of trials in it; those that it has already count.
 
@@ -310,56 +308,36 @@ def search(
     Args:
         space: where to look.
         trials: how many recipes to try in all. One that failed counts; one whose run the study has is not run again.
-        source: the data; this and the other arguments are those of `mlap.study.sweep`.
-        study: the study file.
+        settings: the data, the study, and how to run; this and the other arguments are those of `mlap.study.sweep`.
         sampler: `tpe` or `random`; see `propose`.
         seed: of the sampler.
         engine: where to run.
         graphs: the loaded data.
-        options: how to read the data.
-        data_root: where data sets lie.
-        device: the torch device.
-        retry_failed: run trials again that failed before.
-        keep_models: keep the run directories.
-        wait: wait for another sweep on this study to end.
-        on_wait: called before waiting.
-        on_outlook: called before the first run, with where the search stands.
+        on_wait: called before waiting for another sweep.
         on_event: called with everything that happens to a run.
     """
     check_sampler(sampler)
     began = time.perf_counter()
-    with on_site(
-        source,
-        study,
-        engine=engine,
-        graphs=graphs,
-        options=options,
-        data_root=data_root,
-        device=device,
-        keep_models=keep_models,
-        wait=wait,
-        on_wait=on_wait,
-    ) as site:
-        key = space.key(site.graphs.fingerprint)
-        site.study.search(key, space.to_toml(), site.graphs, site.source, site.options)
-        before = _stand(space, trials, site.graphs, site.study)
-        if on_outlook is not None:
-            on_outlook(before)
-        assert site.graphs.task is not None
-        higher_is_better = site.graphs.task.higher_is_better
-        to_run = ("planned", "failed") if retry_failed else ("planned",)
+    with driving(settings, engine, graphs, on_wait) as driver:
+        study, data = driver.study, driver.graphs
+        key = space.key(data.fingerprint)
+        study.search(key, space.to_toml(), data, driver.source, dict(settings.options))
+        before = _state(space, trials, data, study)
+        assert data.task is not None
+        higher_is_better = data.task.higher_is_better
+        to_run = ("planned", "failed") if settings.retry_failed else ("planned",)
 
         def jobs() -> Iterator[Job]:
             begun = {trial.hash: trial for trial in before.trials[:trials]}
-            yield from (site.job(trial.recipe) for trial in begun.values() if trial.status in to_run)
-            while len(tried := site.study.trials(key)) < trials:
+            yield from (driver.job(trial.recipe) for trial in begun.values() if trial.status in to_run)
+            while len(tried := study.trials(key)) < trials:
                 recipe = propose(space, tried, higher_is_better, sampler, seed)
-                site.study.add_trial(key, recipe, site.graphs.fingerprint)
-                if site.study.trials(key)[-1].status in to_run:
-                    yield site.job(recipe)
+                study.add_trial(key, recipe, data.fingerprint)
+                if study.trials(key)[-1].status in to_run:
+                    yield driver.job(recipe)
 
-        site.drive(jobs(), on_event)
-        after = _stand(space, trials, site.graphs, site.study)
+        driver.run(jobs(), on_event)
+        after = _state(space, trials, data, study)
     done_before = {record.hash for record in before.records if record.status == "done"}
     ran = sum(record.status == "done" and record.hash not in done_before for record in after.records)
     return dataclasses.replace(after, ran=ran, seconds=time.perf_counter() - began)

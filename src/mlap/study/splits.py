@@ -8,7 +8,7 @@ the differences of these scores, split by split, with the Wilcoxon signed-rank t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mlap.errors import DataError, UsageError
@@ -18,6 +18,7 @@ from mlap.study.compare import (
     alone_warnings,
     cells_of,
     check_architectures,
+    corrected_p,
     opponents,
     runs_on,
     select,
@@ -82,11 +83,13 @@ class SplitContrast:
         first: the reference family.
         second: the other one.
         differences: by how much the first is better in test score, on each split; empty if one has no test scores.
+        p_holm: `p`, corrected by Holm's method for all comparisons with the same reference.
     """
 
     first: str
     second: str
     differences: tuple[float, ...]
+    p_holm: float | None = None
 
     @property
     def p(self) -> float | None:
@@ -138,7 +141,8 @@ def compare_splits(
         by_split.setdefault(run.fingerprint, []).append(run)
     if len(by_split) == 1:
         raise UsageError(
-            f"the study has one split of {runs[0].data_name} only; `mlap sweep --split-seed N` adds others"
+            f"the study has one split of {runs[0].data_name} only; a sweep with another seed of the split adds one",
+            field="studies",
         )
     settings = settings_of(runs)
     found: dict[tuple[Any, ...], list[Cell]] = {}
@@ -157,6 +161,8 @@ def compare_splits(
         ours, theirs = selected[first].tests, selected[second].tests
         pairs = zip(ours, theirs, strict=True) if ours and theirs else ()
         contrasts.append(SplitContrast(first, second, tuple(sign * (a - b) for a, b in pairs)))
+    corrected = corrected_p([contrast.p for contrast in contrasts])
+    contrasts = [replace(contrast, p_holm=p) for contrast, p in zip(contrasts, corrected, strict=True)]
     warnings = alone_warnings(selected, reference)
     if left_out := len(found) - len(complete):
         warnings.append(f"{left_out} of {len(found)} networks have no finished run on some split: they are left out")

@@ -1,7 +1,11 @@
 """A study: many runs in one SQLite file.
 
 A run is identified by a hash of its recipe and its data, so a study is a set: what is in it need not be run again.
-Anyone may read a study at any time, also while a sweep goes on; only the driver of a sweep writes.
+Anyone may read a study at any time, also while a sweep goes on; only the driver of a sweep writes. Reading changes
+nothing, so that it also works on a disk, or for a user, that may not write.
+
+The file has a rollback journal. Earlier studies had a write-ahead log, which can damage a database in SQLite 3.7.0 to
+3.51.2 (https://www.sqlite.org/wal.html), and which one writer does not need.
 """
 
 from __future__ import annotations
@@ -20,13 +24,14 @@ from typing import Any
 
 from mlap.errors import DataError, MlapError, UsageError
 from mlap.graphs import GraphSet
+from mlap.provenance import made_by
 from mlap.study import schema
 from mlap.study.engine import Done, Failed
 from mlap.training import Epoch, Recipe
 
-#: the fields that every hash covers; a field that recipes gained later counts only where it is not at its default, so
-#: that the hashes of older runs stay what they are
-_FOUNDING_FIELDS = frozenset(
+#: The fields of version 0.1.0, which every hash covers. A field that recipes gained later counts only where it is not
+#: at its default, so that the hashes of older runs stay what they are.
+FOUNDING_FIELDS = frozenset(
     (
         *("architecture", "layers", "width", "backbone", "norm", "residual", "dropout"),
         *("epochs", "batch_size", "lr", "lr_decay", "lr_decay_every", "weight_decay", "seed"),
@@ -38,7 +43,7 @@ _DEFAULTS = Recipe().as_dict()
 def run_hash(recipe: Recipe, fingerprint: str) -> str:
     """The identity of a run: the same recipe on the same data is the same run."""
     fields = {
-        name: value for name, value in recipe.as_dict().items() if name in _FOUNDING_FIELDS or value != _DEFAULTS[name]
+        name: value for name, value in recipe.as_dict().items() if name in FOUNDING_FIELDS or value != _DEFAULTS[name]
     }
     text = json.dumps({"recipe": fields, "data": fingerprint}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -69,7 +74,7 @@ class RunRecord:
         finished: when it was done or failed.
         host: the machine it ran on.
         device: the torch device.
-        versions: of the packages that matter.
+        versions: of the packages that matter; `source` is `mlap.provenance.source_id`.
         options: how the data were read: the options of `mlap.graphs.load_graphs`.
     """
 
@@ -126,12 +131,14 @@ class PlanRecord:
         axes: recipe field → its values.
         fingerprint: the identity of the data.
         started: when (ISO 8601, UTC).
+        made_by: the version and sources of `mlap`; `None` in older studies.
     """
 
     name: str
     axes: dict[str, list[Any]]
     fingerprint: str
     started: str
+    made_by: str | None = None
 
 
 _COLUMNS = tuple(
@@ -162,46 +169,34 @@ class Study:
 
     @classmethod
     def open(cls, path: str | Path) -> Study:
-        """Open a study to read it."""
+        """Open a study to read it. One of an older version is brought up to date in memory; the file stays as it is."""
         path = Path(path)
         if not path.is_file():
-            raise UsageError(f"there is no study {path}; `mlap sweep … --study {path}` makes one")
-        return cls._connect(path, write=False)
+            raise UsageError(f"there is no study {path}", field="study")
+        with _closed_on_error(path, _connect_to_read(path)) as connection:
+            version = schema.version_of(connection, path)
+            if version == 0:
+                raise DataError(f"{path} is empty: no sweep has written to it yet")
+        if version < schema.VERSION:
+            connection = _updated_copy(path, connection)
+        return cls(path, connection)
 
     @classmethod
     def create(cls, path: str | Path) -> Study:
-        """Open a study to write to it; make it if there is none. The caller holds its lock (`mlap.study.lock`)."""
+        """Open a study to write to it; make it if there is none. The caller holds its lock (`mlap.locking`)."""
         path = Path(path)
         if path.is_dir():
-            raise UsageError(f"a study is a file, but {path} is a folder; name a file, e.g. {path / 'study.db'}")
-        return cls._connect(path, write=True)
-
-    @classmethod
-    def _connect(cls, path: Path, write: bool) -> Study:
-        try:
-            # A reader waits while the driver finishes a transaction; nobody ever waits long.
-            connection = sqlite3.connect(path, timeout=30, isolation_level=None)
-        except sqlite3.Error as error:
-            raise DataError(f"{path} cannot be opened: {error}") from error
-        try:
+            raise UsageError(
+                f"a study is a file, but {path} is a folder", field="study", suggest=str(path / "study.db")
+            )
+        with _closed_on_error(path, _connect(path, path)) as connection:
             version = schema.version_of(connection, path)
-            if version == 0 and not write:
-                raise DataError(f"{path} is empty: no sweep has written to it yet")
-            if write:
-                connection.execute("PRAGMA journal_mode = WAL")
-                # Power may fail: a working directory is removed only after its result is really on disk.
-                connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA journal_mode = DELETE")
+            # Power may fail: a run directory is removed only after its result is really on disk.
+            connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute("PRAGMA foreign_keys = ON")
             if version < schema.VERSION:
                 schema.migrate(connection, path)
-            if not write:
-                connection.execute("PRAGMA query_only = ON")
-        except sqlite3.Error as error:
-            connection.close()
-            raise DataError(f"{path} cannot be opened: {error}") from error
-        except BaseException:
-            connection.close()
-            raise
         return cls(path, connection)
 
     def close(self) -> None:
@@ -220,6 +215,13 @@ class Study:
         """All runs, in the order in which they were planned."""
         return [_record(row) for row in self._read(f"{_RUNS} ORDER BY runs.rowid")]
 
+    def runs_on(self, fingerprint: str) -> list[RunRecord]:
+        """The runs on one data set, in the same order."""
+        return [
+            _record(row)
+            for row in self._read(f"{_RUNS} WHERE runs.fingerprint = ? ORDER BY runs.rowid", (fingerprint,))
+        ]
+
     def trials(self, search: str) -> list[RunRecord]:
         """The runs of a search in the order of its trials; the same run may be there more than once."""
         rows = self._read(f"{_RUNS} JOIN trials ON trials.hash = runs.hash WHERE search = ? ORDER BY number", (search,))
@@ -232,7 +234,7 @@ class Study:
 
     def plans(self) -> list[PlanRecord]:
         """What the sweeps on this study were asked for, the first one first."""
-        rows = self._read("SELECT name, axes, fingerprint, started FROM plans ORDER BY id")
+        rows = self._read("SELECT name, axes, fingerprint, started, made_by FROM plans ORDER BY id")
         return [PlanRecord(**{**row, "axes": json.loads(row["axes"])}) for row in rows]
 
     def _read(self, query: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
@@ -260,8 +262,8 @@ class Study:
             for recipe in recipes:
                 execute(*_insert_run(recipe, graphs.fingerprint))
             execute(
-                "INSERT INTO plans (name, axes, fingerprint, started) VALUES (?, ?, ?, ?)",
-                (name, json.dumps(axes), graphs.fingerprint, _now()),
+                "INSERT INTO plans (name, axes, fingerprint, started, made_by) VALUES (?, ?, ?, ?, ?)",
+                (name, json.dumps(axes), graphs.fingerprint, _now(), made_by()),
             )
 
     def search(self, key: str, space: str, graphs: GraphSet, source: str, options: Mapping[str, Any]) -> None:
@@ -269,8 +271,8 @@ class Study:
         with self._transaction() as execute:
             execute(*_insert_data(graphs, source, options))
             execute(
-                "INSERT OR IGNORE INTO searches (key, fingerprint, space, started) VALUES (?, ?, ?, ?)",
-                (key, graphs.fingerprint, space, _now()),
+                "INSERT OR IGNORE INTO searches (key, fingerprint, space, started, made_by) VALUES (?, ?, ?, ?, ?)",
+                (key, graphs.fingerprint, space, _now(), made_by()),
             )
 
     def add_trial(self, search: str, recipe: Recipe, fingerprint: str) -> None:
@@ -337,6 +339,65 @@ class Study:
             if isinstance(error, sqlite3.Error):
                 raise MlapError(f"{self.path} cannot be written: {error}") from error
             raise
+
+
+def _connect(path: Path, database: str | Path) -> sqlite3.Connection:
+    try:
+        # A reader waits while the driver ends a transaction, and the driver while someone reads; nobody waits long.
+        return sqlite3.connect(database, timeout=30, isolation_level=None, uri=isinstance(database, str))
+    except sqlite3.Error as error:
+        raise DataError(f"{path} cannot be opened: {error}") from error
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write, also to a file with a write-ahead log where no file can be made beside it."""
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    connection = _connect(path, address)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.OperationalError:
+        log = path.with_name(f"{path.name}-wal")
+        if _has_log(path) and not (log.exists() and log.stat().st_size):
+            connection.close()  # nothing is in the log: the file itself is the whole study
+            return _connect(path, f"{address}&immutable=1")
+    except sqlite3.Error:
+        pass  # whatever it is, the first question about the file will say so
+    return connection
+
+
+def _has_log(path: Path) -> bool:
+    """Whether the header of a database says that it has a write-ahead log (https://www.sqlite.org/fileformat.html)."""
+    try:
+        with path.open("rb") as file:
+            return file.read(20)[18:] == b"\2\2"
+    except OSError:
+        return False
+
+
+def _updated_copy(path: Path, connection: sqlite3.Connection) -> sqlite3.Connection:
+    """A copy of an older study in memory, with the tables of today."""
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    with _closed_on_error(path, copy):
+        try:
+            connection.backup(copy)
+        finally:
+            connection.close()
+        schema.migrate(copy, path)
+        copy.execute("PRAGMA query_only = ON")
+    return copy
+
+
+@contextmanager
+def _closed_on_error(path: Path, connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Close a connection if what is done with it first fails."""
+    try:
+        yield connection
+    except sqlite3.Error as error:
+        connection.close()
+        raise DataError(f"{path} cannot be opened: {error}") from error
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _insert_data(graphs: GraphSet, source: str, options: Mapping[str, Any]) -> tuple[str, tuple[Any, ...]]:

@@ -1,19 +1,19 @@
 """Recipes, the training loop, scores and run directories."""
 
-from mlap.training.loop import Epoch, Result, Trained, evaluate, predict_logits, train
+from mlap.training.loop import InitialWeights, Trained, predict_logits, train
 from mlap.training.objective import Objective
 from mlap.training.recipe import Recipe
-from mlap.training.run import Run, load_run
+from mlap.training.run import Epoch, Result
+from mlap.training.scores import Scores
 
 __all__ = [
     "Epoch",
+    "InitialWeights",
     "Objective",
     "Recipe",
     "Result",
-    "Run",
+    "Scores",
     "Trained",
-    "evaluate",
-    "load_run",
     "predict_logits",
     "train",
 ]

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import math
-import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import torch_geometric
 from numpy.typing import NDArray
 from torch import Tensor
 
-import mlap
-from mlap.errors import MlapError, UsageError
+from mlap.errors import DataError, MlapError, UsageError
 from mlap.files import first_line, write_json
 from mlap.graphs import GraphBatch, GraphSet
 from mlap.nn import GraphNetwork
@@ -27,42 +25,51 @@ from mlap.training import run as files
 from mlap.training.batches import Batches, evaluation_batches
 from mlap.training.objective import Objective
 from mlap.training.recipe import Recipe
+from mlap.training.run import Epoch, Result
 
 #: shapes of batches for which a network is compiled; torch itself would give up after 8
 COMPILED_SHAPES = 64
 
-
-@dataclass(frozen=True)
-class Epoch:
-    """One line of the history, and what a progress display needs."""
-
-    epoch: int
-    lr: float
-    train_loss: float
-    valid_loss: float
-    valid_score: float
-    seconds: float
+_DEFAULT = Recipe()  # what a run of before had for a field that recipes did not have then
 
 
 @dataclass(frozen=True)
-class Result:
-    """The scores of a run: those of its best validation epoch.
+class InitialWeights:
+    """Weights of a trained network to start from.
 
     Args:
-        metric: how scores are measured.
-        best_epoch: the first epoch with the best validation score.
-        valid_score: the validation score there.
-        test_score: the test score there, or `None` if the set has no test split.
-        epochs: how many epochs were trained.
-        num_parameters: of the network.
+        weights: name → tensor, as in a state dict.
+        run: the run that they are from.
+        freeze_backbone: whether encoder and backbone keep them.
     """
 
-    metric: str
-    best_epoch: int
-    valid_score: float
-    test_score: float | None
-    epochs: int
-    num_parameters: int
+    weights: Mapping[str, Tensor]
+    run: str
+    freeze_backbone: bool = False
+
+    def load_into(self, network: GraphNetwork) -> None:
+        """Copy the weights; a head for another number of outputs is left as it was drawn."""
+        own = network.state_dict()
+        fitting = {
+            name: value
+            for name, value in self.weights.items()
+            if not (name.startswith("head.") and name in own and own[name].shape != value.shape)
+        }
+        missing, unexpected = network.load_state_dict(fitting, strict=False) if _shapes_fit(own, fitting) else (own, ())
+        if unexpected or any(not name.startswith("head.") for name in missing):
+            raise UsageError(
+                f"the network of {self.run} has another form than the one to be trained: "
+                "its architecture, layers, width and features must be the same",
+                "init",
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a run's configuration keeps."""
+        return {"run": self.run, "freeze_backbone": self.freeze_backbone}
+
+
+def _shapes_fit(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> bool:
+    return all(name not in own or own[name].shape == value.shape for name, value in given.items())
 
 
 @dataclass(frozen=True)
@@ -81,9 +88,10 @@ def train(
     out: str | Path | None = None,
     *,
     resume: bool = False,
+    overwrite: bool = False,
+    initial: InitialWeights | None = None,
     device: str = "cpu",
     compile: bool = False,
-    source: Mapping[str, Any] | None = None,
     on_epoch: Callable[[Epoch], None] | None = None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> Trained:
@@ -99,29 +107,31 @@ def train(
         recipe: what to train.
         graphs: on what.
         out: the run directory; nothing is written without one.
-        resume: continue the run in `out` after its last finished epoch; start it if there is none.
+        resume: continue the run in `out` after its last finished epoch; start it if there is none. A finished run
+            is extended if the recipe asks for more epochs.
+        overwrite: replace the run in `out`.
+        initial: weights to start from instead of drawing them.
         device: a torch device.
         compile: train with `torch.compile`, on batches padded to a few shapes. What is trained is the same, random
             numbers and rounding aside.
-        source: how to load `graphs` again, kept in the run's configuration: the `source`, the `options`
-            and the `root` of `mlap.graphs.load_graphs`; the name of the set alone unless given.
         on_epoch: called after every epoch, also once for each epoch that a resumed run has behind it (by the first
             process, if there are several).
         on_step: called after every training step with the number of steps done in this epoch and in all of it.
     """
     if compile and recipe.norm == "batch":
         raise UsageError(
-            "compiled training pads batches, and batch normalisation would see the padding; "
-            "choose another norm, or leave out --compile"
+            "compiled training pads batches, and batch normalisation would see the padding; choose another norm",
+            "compile",
+            False,
         )
     first = parallel.rank() == 0
     if out is not None:
         out = Path(out)
         if first:
-            _prepare(out, recipe, graphs, device, source, resume)
+            _prepare(out, recipe, graphs, device, initial, resume, overwrite)
         parallel.wait_for_all()
     with torch.random.fork_rng(), _compiler() if compile else nullcontext():
-        trainer = _Trainer(recipe, graphs, torch.device(device), compile)
+        trainer = _Trainer(recipe, graphs, torch.device(device), initial, compile)
         if out is not None and (out / files.LAST).exists():
             trainer.restore(files.read_checkpoint(out / files.LAST))
             parallel.wait_for_all()
@@ -130,7 +140,7 @@ def train(
         for done in trainer.history:
             if on_epoch is not None and first:
                 on_epoch(done)
-        while trainer.epoch < recipe.epochs:
+        while not trainer.done:
             trainer.run_epoch(on_step)
             if out is not None and first:
                 trainer.save(out)
@@ -145,31 +155,56 @@ def train(
 class _Trainer:
     """The state of a run between two epochs."""
 
-    def __init__(self, recipe: Recipe, graphs: GraphSet, device: torch.device, compile: bool = False) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        graphs: GraphSet,
+        device: torch.device,
+        initial: InitialWeights | None = None,
+        compile: bool = False,
+    ) -> None:
         self.recipe = recipe
         self.graphs = graphs
         self.device = device
-        self.objective = Objective.of(graphs)
+        self.objective = Objective.of(graphs, recipe.metric, recipe.class_weight)
         torch.manual_seed(_seeds(recipe.seed, 0)[0])
         described = files.describe_features(graphs)
         self.network = files.build_network(recipe, self.objective.task, described["nodes"], described["edges"])
+        if initial is not None:
+            initial.load_into(self.network)
         self.network.to(device)
-        self.optimizer = torch.optim.Adam(
-            self.network.parameters(), recipe.lr, weight_decay=recipe.weight_decay, fused=device.type in ("cpu", "cuda")
+        self.frozen = _frozen_parts(self.network) if initial is not None and initial.freeze_backbone else []
+        optimizer = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer]
+        self.optimizer = optimizer(
+            [parameter for parameter in self.network.parameters() if parameter.requires_grad],
+            recipe.lr,
+            weight_decay=recipe.weight_decay,
+            fused=device.type in ("cpu", "cuda"),
         )
+        #: what predicts: the network itself, or the moving average of its weights
+        self.predictor = copy.deepcopy(self.network).requires_grad_(False) if recipe.ema else self.network
+        self.steps_done = 0
         self.batches = Batches(graphs, device, pad=compile)
         self.forward: Callable[[GraphBatch], Tensor] = self.network
         if compile:
             mode = "reduce-overhead" if device.type == "cuda" else None  # with CUDA graphs
             self.forward = torch.compile(self.network, dynamic=False, mode=mode)
         self.history: list[Epoch] = []
-        self.best_epoch = 0
+        self.best_epoch = 0  # the one whose weights are kept
         self.best_weights: dict[str, Tensor] = {}
 
     @property
     def epoch(self) -> int:
         """The epochs done."""
         return len(self.history)
+
+    @property
+    def done(self) -> bool:
+        """Whether all epochs are done, or enough of them in a row brought nothing better."""
+        if self.epoch >= self.recipe.epochs:
+            return True
+        patience = self.recipe.patience
+        return bool(patience) and self.epoch - _first_best(self.history, self._better) >= patience
 
     def run_epoch(self, on_step: Callable[[int, int], None] | None) -> None:
         """Train for one epoch and look at the validation graphs."""
@@ -178,13 +213,12 @@ class _Trainer:
         shuffle_seed, dropout_seed = _seeds(self.recipe.seed, epoch)
         order = np.random.RandomState(shuffle_seed).permutation(self.graphs.split("train"))
         torch.manual_seed(dropout_seed + parallel.rank())
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.recipe.lr_at(epoch)
-        train_loss = self._train_steps(order, on_step)
+        train_loss = self._train_steps(order, epoch, on_step)
         if not math.isfinite(train_loss):
             raise MlapError(
-                f"the training loss became {train_loss} in epoch {epoch}; lower the learning rate "
-                f"(lr is {self.recipe.lr:g}) or use a normalisation"
+                f"the training loss became {train_loss} in epoch {epoch}; use a normalisation, or lower {{field}}, "
+                f"which is {self.recipe.lr:g}",
+                "lr",
             )
         logits, labels = self._predict("valid")
         done = Epoch(
@@ -196,21 +230,25 @@ class _Trainer:
             time.perf_counter() - started,
         )
         self.history.append(done)
-        if self.best_epoch == 0 or self._better(done.valid_score, self.history[self.best_epoch - 1].valid_score):
+        if self.recipe.select == "last" or _first_best(self.history, self._better) == epoch:
             self.best_epoch = epoch
-            self.best_weights = {key: value.cpu().clone() for key, value in self.network.state_dict().items()}
+            self.best_weights = {key: value.cpu().clone() for key, value in self.predictor.state_dict().items()}
 
     def _better(self, score: float, than: float) -> bool:
         return score > than if self.objective.task.higher_is_better else score < than
 
-    def _train_steps(self, order: NDArray[np.int64], on_step: Callable[[int, int], None] | None) -> float:
+    def _train_steps(self, order: NDArray[np.int64], epoch: int, on_step: Callable[[int, int], None] | None) -> float:
         """One pass over the training graphs; the mean loss per label."""
         self.network.train()
+        for module in self.frozen:
+            module.eval()
         assert self.graphs.y is not None
         size = self.recipe.batch_size
         steps = math.ceil(len(order) / size)
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         for step in range(steps):
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.recipe.lr_at(epoch, step, steps)
             total += self._train_step(order[step * size : (step + 1) * size])
             if on_step is not None:
                 on_step(step + 1, steps)
@@ -236,22 +274,41 @@ class _Trainer:
             torch.autograd.backward(loss)
             summed = loss.detach() * labels
         parallel.add_up_gradients(self.network)
+        if self.recipe.clip:
+            torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip)
         self.optimizer.step()
+        self._average()
         return summed
+
+    def _average(self) -> None:
+        """Move the averaged weights towards the network's; quickly at first, when they mean little."""
+        self.steps_done += 1
+        if self.predictor is self.network:
+            return
+        decay = min(self.recipe.ema, (1 + self.steps_done) / (10 + self.steps_done))
+        now = self.network.state_dict()
+        with torch.no_grad():
+            for name, average in self.predictor.state_dict().items():
+                if average.is_floating_point():
+                    average.lerp_(now[name], 1 - decay)
+                else:  # how many batches a normalisation has seen
+                    average.copy_(now[name])
 
     def _predict(self, split: str) -> tuple[Tensor, NDArray[Any]]:
         """The logits and the labels of a split; every process computes its share of the logits."""
         assert self.graphs.y is not None
         indices = self.graphs.split(split)
-        part = _logits(self.network, self.batches.for_evaluation(split))
+        part = _logits(self.predictor, self.batches.for_evaluation(split))
         return parallel.join_shares(part, len(indices)), self.graphs.y[indices]
 
     def finish(self) -> Result:
         """Put the best weights into the network and score the test graphs with them."""
         self.network.load_state_dict(self.best_weights)
+        self.predictor = self.network.requires_grad_(True)
         test_score = None
         if len(self.graphs.splits.get("test", ())):
-            test_score = self.objective.score(*self._predict("test"))
+            with suppress(DataError):  # too few test graphs for the metric; the run is good all the same
+                test_score = self.objective.score(*self._predict("test"))
         return Result(
             metric=self.objective.task.metric,
             best_epoch=self.best_epoch,
@@ -272,6 +329,8 @@ class _Trainer:
                 "optimizer": self.optimizer.state_dict(),
                 "best_epoch": self.best_epoch,
                 "best_weights": self.best_weights,
+                "averaged": {} if self.predictor is self.network else self.predictor.state_dict(),
+                "steps_done": self.steps_done,
             },
         )
         self.save_readable(out, weights=self.best_epoch == self.epoch)
@@ -289,6 +348,9 @@ class _Trainer:
         self.optimizer.load_state_dict(checkpoint["optimizer"])
         self.best_epoch = checkpoint["best_epoch"]
         self.best_weights = checkpoint["best_weights"]
+        self.steps_done = checkpoint.get("steps_done", 0)
+        if self.predictor is not self.network:
+            self.predictor.load_state_dict(checkpoint["averaged"])
 
 
 @contextmanager
@@ -301,7 +363,7 @@ def _compiler() -> Iterator[None]:
         with patch(recompile_limit=COMPILED_SHAPES, allow_rnn=True):  # the latter for JK-LSTM
             yield
     except exc.TorchDynamoException as error:
-        raise MlapError(f"torch could not compile the network ({first_line(error)}); leave out --compile") from error
+        raise MlapError(f"torch could not compile the network ({first_line(error)})", "compile", False) from error
 
 
 def _seeds(seed: int, epoch: int) -> tuple[int, int]:
@@ -310,53 +372,64 @@ def _seeds(seed: int, epoch: int) -> tuple[int, int]:
     return int(first), int(second)
 
 
+def _first_best(history: Sequence[Epoch], better: Callable[[float, float], bool]) -> int:
+    """The first epoch with the best validation score, counted from 1."""
+    best = history[0]
+    for epoch in history[1:]:
+        if better(epoch.valid_score, best.valid_score):
+            best = epoch
+    return best.epoch
+
+
+def _frozen_parts(network: GraphNetwork) -> list[torch.nn.Module]:
+    """Freeze encoder and backbone; what in them keeps statistics of batches, which must not go on changing either."""
+    frozen = []
+    for part in (network.encoder, network.backbone):
+        part.requires_grad_(False)
+        frozen += [module for module in part.modules() if getattr(module, "track_running_stats", False)]
+    return frozen
+
+
 def _prepare(
-    out: Path, recipe: Recipe, graphs: GraphSet, device: str, source: Mapping[str, Any] | None, resume: bool
+    out: Path,
+    recipe: Recipe,
+    graphs: GraphSet,
+    device: str,
+    initial: InitialWeights | None,
+    resume: bool,
+    overwrite: bool,
 ) -> None:
     """Make the run directory, or make sure that it holds the same run."""
-    config = _config(recipe, graphs, device, source)
+    config = files.config_of(recipe, graphs, device, None if initial is None else initial.as_dict())
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file, where {{field}} should be a folder", "out")
+    if overwrite and (out / files.CONFIG).exists():
+        files.remove_run(out)
     if not (out / files.CONFIG).exists():
+        if out.is_dir() and any(out.iterdir()):
+            raise UsageError(f"{out} is neither empty nor a run; choose another folder for {{field}}", "out")
         out.mkdir(parents=True, exist_ok=True)
+        files.write_splits(out / files.SPLITS, graphs)
         write_json(out / files.CONFIG, config)
         return
     if not resume:
-        raise UsageError(f"{out} already holds a run; add --resume to continue it, or choose another --out")
+        raise UsageError(f"{out} already holds a run; choose another folder, or continue it", "resume", True)
     before = files.read_config(out)
-    for field, value in recipe.as_dict().items():
-        if before["recipe"].get(field) != value:
-            raise UsageError(
-                f"{out} was started with {field} = {before['recipe'].get(field)}, now got {value}; "
-                "resume with the same recipe, or choose another --out"
-            )
     if before["data"]["fingerprint"] != graphs.fingerprint:
-        raise UsageError(f"{out} was started on other data than {graphs.name}: their fingerprints differ")
-
-
-def _config(recipe: Recipe, graphs: GraphSet, device: str, source: Mapping[str, Any] | None) -> dict[str, Any]:
-    objective = Objective.of(graphs)
-    return {
-        "format": files.FORMAT,
-        "recipe": recipe.as_dict(),
-        "data": {
-            **(source or {"source": graphs.name, "options": {}}),
-            "name": graphs.name,
-            "fingerprint": graphs.fingerprint,
-            "graphs": len(graphs),
-            "splits": {name: len(part) for name, part in graphs.splits.items()},
-        },
-        "task": asdict(objective.task),
-        "features": files.describe_features(graphs),
-        "targets": objective.as_dict(),
-        "device": device,
-        "threads": torch.get_num_threads(),
-        "versions": {
-            "mlap": mlap.__version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "torch_geometric": torch_geometric.__version__,
-            "numpy": np.__version__,
-        },
+        raise UsageError(f"{out} was started on other data than {graphs.name}: their fingerprints differ", "data")
+    changed = {
+        field: (before["recipe"].get(field, getattr(_DEFAULT, field)), value)
+        for field, value in recipe.as_dict().items()
+        if before["recipe"].get(field, getattr(_DEFAULT, field)) != value
     }
+    may_change = ("epochs", "patience") if recipe.schedule == "step" else ("patience",)
+    for field, (was, now) in changed.items():
+        if field not in may_change:
+            reason = "; a cosine schedule cannot be extended" if field == "epochs" else ""
+            raise UsageError(f"{out} was started with {{field}} {was}, now got {now}{reason}", field)
+    if changed:
+        write_json(out / files.CONFIG, {**before, "recipe": recipe.as_dict()})
+        (out / files.RESULT).unlink(missing_ok=True)
 
 
 def predict_logits(
@@ -371,16 +444,3 @@ def _logits(network: GraphNetwork, batches: Iterable[GraphBatch]) -> Tensor:
     network.eval()
     with torch.inference_mode():
         return torch.cat([network(batch) for batch in batches]).cpu()
-
-
-def evaluate(
-    network: GraphNetwork,
-    objective: Objective,
-    graphs: GraphSet,
-    indices: NDArray[np.int64],
-    device: torch.device | str = "cpu",
-) -> float:
-    """The score of a network on the given graphs of a labelled set."""
-    if graphs.y is None:
-        raise UsageError(f"{graphs.name} has no labels to score against")
-    return objective.score(predict_logits(network, graphs, indices, device), graphs.y[indices])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from mlap.errors import DataError
+from mlap.errors import DataError, UsageError
 from mlap.graphs import GraphSet, Task
+from mlap.training.scores import score
 
 Array = NDArray[Any]
 
@@ -27,40 +28,65 @@ class Objective:
         task: the task.
         mean: the mean of each target over the training graphs (regression only).
         std: the standard deviation likewise.
+        class_weights: what a label counts in the loss: `(classes,)`, or `(2, targets)` for binary targets.
     """
 
-    def __init__(self, task: Task, mean: Array | None = None, std: Array | None = None) -> None:
+    def __init__(
+        self, task: Task, mean: Array | None = None, std: Array | None = None, class_weights: Array | None = None
+    ) -> None:
         self.task = task
         self.mean = mean
         self.std = std
-        self._scale: Tensor | None = None  # both, where the targets are: a copy in every step would make the host wait
+        self.class_weights = class_weights
+        self._constants: dict[str, Tensor] = {}  # where the labels are: a copy in every step would make the host wait
 
     @classmethod
-    def of(cls, graphs: GraphSet) -> Objective:
-        """The objective of a labelled set; regression targets are standardised by its training graphs."""
+    def of(cls, graphs: GraphSet, metric: str = "", class_weight: str = "none") -> Objective:
+        """The objective of a labelled set.
+
+        Args:
+            graphs: the set; regression targets are standardised by its training graphs.
+            metric: what scores; the set's own metric if empty.
+            class_weight: `balanced` weighs every class by the inverse of its share among the training labels.
+        """
         if graphs.task is None or graphs.y is None:
             raise DataError(f"{graphs.name} has no labels to train on or to score against")
-        if graphs.task.kind != "regression":
-            return cls(graphs.task)
+        task = dataclasses.replace(graphs.task, metric=metric) if metric else graphs.task
         targets = graphs.y[graphs.split("train")]
-        return cls(graphs.task, np.nanmean(targets, axis=0), np.maximum(np.nanstd(targets, axis=0), 1e-6))
+        if task.kind != "regression":
+            return cls(task, class_weights=_balance(task, targets) if class_weight == "balanced" else None)
+        if class_weight == "balanced":
+            raise UsageError("a regression task has no classes to balance", "class_weight", "none")
+        if np.isnan(targets).all(axis=0).any():
+            missing = int(np.isnan(targets).all(axis=0).argmax())
+            name = repr(task.names[missing]) if task.names else str(missing)
+            raise DataError(f"target {name} has no label among the {len(targets)} training graphs")
+        return cls(task, np.nanmean(targets, axis=0), np.maximum(np.nanstd(targets, axis=0), 1e-6))
 
     def loss(self, logits: Tensor, y: Tensor) -> Tensor:
         """The mean loss over all known labels."""
         if self.task.kind == "multiclass":
-            return F.cross_entropy(logits, y)
+            if self.class_weights is None:
+                return F.cross_entropy(logits, y)
+            weights = self._constant("class_weights", logits)[y]
+            return (F.cross_entropy(logits, y, reduction="none") * weights).mean()
         known = ~y.isnan()
         if self.task.kind == "binary":
             losses = F.binary_cross_entropy_with_logits(logits, y.nan_to_num(), reduction="none")
+            if self.class_weights is not None:
+                negative, positive = self._constant("class_weights", logits)
+                losses = losses * torch.where(y > 0.5, positive, negative)
         else:
-            losses = F.mse_loss(logits, self._standardised(y).nan_to_num(), reduction="none")
+            mean, std = self._constant("mean", y), self._constant("std", y)
+            losses = F.mse_loss(logits, ((y - mean) / std).nan_to_num(), reduction="none")
         return (losses * known).sum() / known.sum().clamp(min=1)
 
-    def _standardised(self, y: Tensor) -> Tensor:
-        """Targets as a regression network is trained on them."""
-        if self._scale is None or self._scale.device != y.device or self._scale.dtype != y.dtype:
-            self._scale = torch.from_numpy(np.stack((self.mean, self.std))).to(y)  # type: ignore[arg-type]
-        return (y - self._scale[0]) / self._scale[1]
+    def _constant(self, name: str, like: Tensor) -> Tensor:
+        """One of the objective's arrays as a tensor, where and as exact as another tensor is."""
+        kept = self._constants.get(name)
+        if kept is None or kept.device != like.device or kept.dtype != like.dtype:
+            kept = self._constants[name] = torch.from_numpy(np.asarray(getattr(self, name))).to(like)
+        return kept
 
     def known_labels(self, y: Array) -> int:
         """The number of labels that the mean loss runs over."""
@@ -77,7 +103,7 @@ class Objective:
 
     def score(self, logits: Tensor, y: Array) -> float:
         """The task's metric of these logits against these labels."""
-        return float(_SCORES[self.task.metric](self, logits, y))
+        return score(self.task, self.predict(logits), logits.numpy(), y)
 
     def as_dict(self) -> dict[str, Any] | None:
         """What `mean` and `std` are, for a run's configuration."""
@@ -86,62 +112,11 @@ class Objective:
         return {"mean": self.mean.tolist(), "std": self.std.tolist()}
 
 
-def _accuracy(objective: Objective, logits: Tensor, y: Array) -> float:
-    return float(np.mean(_correct(objective, logits, y)))
-
-
-def _error_rate(objective: Objective, logits: Tensor, y: Array) -> float:
-    return float(np.mean(~_correct(objective, logits, y)))
-
-
-def _correct(objective: Objective, logits: Tensor, y: Array) -> NDArray[np.bool_]:
-    if objective.task.kind == "multiclass":
-        return np.asarray(logits.argmax(-1).numpy() == y)
-    known = ~np.isnan(y)
-    return np.asarray((logits.numpy() > 0)[known] == y[known])
-
-
-def _by_target(measure: Callable[[Array, Array], float], objective: Objective, logits: Tensor, y: Array) -> float:
-    """The mean of a measure over the targets of which both answers occur, as OGB does it."""
-    values = []
-    for target, score in zip(y.T, logits.numpy().T, strict=True):
-        known = ~np.isnan(target)
-        if len(np.unique(target[known])) == 2:
-            values.append(measure(target[known], score[known]))
-    if not values:
-        raise DataError(
-            f"{objective.task.metric} needs graphs of both classes, but these {len(y)} graphs have only one; "
-            "choose another split"
-        )
-    return float(np.mean(values))
-
-
-def _rocauc(objective: Objective, logits: Tensor, y: Array) -> float:
-    from sklearn.metrics import roc_auc_score  # takes a second to import
-
-    return _by_target(roc_auc_score, objective, logits, y)
-
-
-def _average_precision(objective: Objective, logits: Tensor, y: Array) -> float:
-    from sklearn.metrics import average_precision_score
-
-    return _by_target(average_precision_score, objective, logits, y)
-
-
-def _rmse(objective: Objective, logits: Tensor, y: Array) -> float:
-    """The mean over targets of each target's root mean square error."""
-    return float(np.mean(np.sqrt(np.nanmean((objective.predict(logits) - y) ** 2, axis=0))))
-
-
-def _mae(objective: Objective, logits: Tensor, y: Array) -> float:
-    return float(np.mean(np.nanmean(np.abs(objective.predict(logits) - y), axis=0)))
-
-
-_SCORES: dict[str, Callable[[Objective, Tensor, Array], float]] = {
-    "error_rate": _error_rate,
-    "accuracy": _accuracy,
-    "rocauc": _rocauc,
-    "ap": _average_precision,
-    "rmse": _rmse,
-    "mae": _mae,
-}
+def _balance(task: Task, y: Array) -> Array:
+    """The weight of each class such that all count alike, and labels weigh 1 on average (scikit-learn's `balanced`)."""
+    if task.kind == "multiclass":
+        counts = np.bincount(y, minlength=task.num_outputs)
+        return len(y) / (task.num_outputs * np.maximum(counts, 1))
+    counts = np.stack([(y == 0).sum(axis=0), (y == 1).sum(axis=0)])
+    weights: Array = counts.sum(axis=0) / (2 * np.maximum(counts, 1))
+    return weights

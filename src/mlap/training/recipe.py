@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mlap.errors import UsageError, unknown
-from mlap.names import ARCHITECTURES, BACKBONES, NORMS
+from mlap.names import ARCHITECTURES, BACKBONES, METRICS, NORMS
 from mlap.paper import PROTOCOLS
 
 #: field → the names it takes
-_NAMES = {"architecture": ARCHITECTURES, "backbone": BACKBONES, "norm": NORMS}
+_NAMES: dict[str, Collection[str]] = {
+    "architecture": ARCHITECTURES,
+    "backbone": BACKBONES,
+    "norm": NORMS,
+    "optimizer": ("adam", "adamw"),
+    "schedule": ("step", "cosine"),
+    "select": ("best", "last"),
+    "class_weight": ("none", "balanced"),
+    "metric": ("", *METRICS),
+}
 #: field → its smallest and largest value
 _RANGES = {
     "layers": (1, 1000),
@@ -24,7 +33,11 @@ _RANGES = {
     "lr": (0, 100),
     "lr_decay": (0, 1),
     "lr_decay_every": (1, 1_000_000),
+    "warmup": (0, 1_000_000),
     "weight_decay": (0, 100),
+    "clip": (0, 1e9),
+    "ema": (0, 0.999999),
+    "patience": (0, 1_000_000),
     "seed": (0, 2**63 - 1),
 }
 
@@ -43,11 +56,20 @@ class Recipe:
         dropout: the probability of dropout after every layer.
         epochs: how often the training graphs are seen.
         batch_size: graphs per training step.
-        lr: Adam's learning rate at the start.
-        lr_decay: the factor on the learning rate after every `lr_decay_every` epochs.
+        lr: the learning rate at the start, or after the warm-up.
+        lr_decay: with the schedule `step`, the factor on the learning rate after every `lr_decay_every` epochs.
         lr_decay_every: see `lr_decay`.
-        weight_decay: Adam's L2 penalty.
-        seed: of initial weights, shuffling and dropout; never of the data.
+        weight_decay: the L2 penalty of `adam`, the decoupled decay of `adamw`.
+        seed: random seed for initial weights, shuffling and dropout; never of the data.
+        optimizer: `adam` (the paper's) or `adamw`.
+        schedule: `step` (the paper's) or `cosine`, which falls to zero at the last epoch.
+        warmup: epochs in which the learning rate rises from zero (`cosine` only).
+        clip: the largest norm of the gradient; 0 for no limit.
+        ema: the decay of an exponential moving average of the weights, which then is what predicts; 0 for none.
+        select: whose weights are kept: those of the `best` validation epoch (the paper's rule) or of the `last`.
+        patience: stop after so many epochs without a better validation score; 0 to train them all.
+        class_weight: `balanced` weighs every class by the inverse of its share among the training labels.
+        metric: the score that selects epochs; empty for the data set's own.
 
     Example:
         >>> Recipe.paper("ogbg-molhiv", layers=3).lr
@@ -72,6 +94,15 @@ class Recipe:
     lr_decay_every: int = 15
     weight_decay: float = 0.0
     seed: int = 0
+    optimizer: str = "adam"
+    schedule: str = "step"
+    warmup: float = 0.0
+    clip: float = 0.0
+    ema: float = 0.0
+    select: str = "best"
+    patience: int = 0
+    class_weight: str = "none"
+    metric: str = ""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -79,19 +110,19 @@ class Recipe:
             object.__setattr__(self, field.name, value)
         for name, known in _NAMES.items():
             if getattr(self, name) not in known:
-                raise unknown(name, getattr(self, name), known)
+                raise unknown(name.replace("_", " "), getattr(self, name), filter(None, known), name)
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             if value < low:
-                raise UsageError(f"{name} must be at least {low}, got {value}")
+                raise UsageError(f"{{field}} must be at least {low}, got {value}", name)
             if value > high or math.isnan(value):
-                raise UsageError(f"{name} must be at most {high}, got {value}")
+                raise UsageError(f"{{field}} must be at most {high}, got {value}", name)
 
     @classmethod
     def paper(cls, dataset: str, **changes: Any) -> Recipe:
         """The paper's recipe for one of its four data sets, with the given fields changed."""
         if dataset not in PROTOCOLS:
-            raise unknown("data set of the paper", dataset, PROTOCOLS)
+            raise unknown("data set of the paper", dataset, PROTOCOLS, "dataset")
         return cls.of({**PROTOCOLS[dataset].recipe, **changes})
 
     @classmethod
@@ -106,7 +137,7 @@ class Recipe:
         known = [field.name for field in dataclasses.fields(cls)]
         for name in fields:
             if name not in known:
-                raise unknown("field of a recipe", name, known)
+                raise unknown("field of a recipe", name, known, "settings")
         return cls(**fields)
 
     def replace(self, **changes: Any) -> Recipe:
@@ -117,9 +148,20 @@ class Recipe:
         """All fields with their values."""
         return dataclasses.asdict(self)
 
-    def lr_at(self, epoch: int) -> float:
-        """The learning rate in an epoch, counted from 1."""
-        return self.lr * self.lr_decay ** ((epoch - 1) // self.lr_decay_every)
+    def lr_at(self, epoch: int, step: int = 0, steps: int = 1) -> float:
+        """The learning rate in an epoch, counted from 1, at one of its steps, counted from 0.
+
+        >>> recipe = Recipe(lr=1.0, epochs=12, schedule="cosine", warmup=2)
+        >>> [round(recipe.lr_at(epoch), 2) for epoch in (1, 2, 3, 8, 12)]
+        [0.5, 1.0, 1.0, 0.5, 0.02]
+        """
+        if self.schedule == "step":
+            return self.lr * self.lr_decay ** ((epoch - 1) // self.lr_decay_every)
+        done = epoch - 1 + step / steps
+        if done < self.warmup:  # reached at the end of a step: the first step is not lost at zero
+            return self.lr * min(1.0, (done + 1 / steps) / self.warmup)
+        left = (done - self.warmup) / max(self.epochs - self.warmup, 1e-9)
+        return self.lr * 0.5 * (1 + math.cos(math.pi * min(1.0, left)))
 
 
 _TYPES: dict[str, type] = {
@@ -143,4 +185,4 @@ def _typed(name: str, value: Any) -> Any:
         except ValueError:
             pass
     article = {int: "a whole number", float: "a number", bool: "true or false", str: "a name"}[wanted]
-    raise UsageError(f"{name} must be {article}, got {value!r}")
+    raise UsageError(f"{{field}} must be {article}, got {value!r}", name)

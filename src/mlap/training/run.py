@@ -5,6 +5,7 @@
     model.safetensors   the weights of the best validation epoch
     last.ckpt           everything needed to go on after the last finished epoch
     result.json         the scores, once training is done
+    splits.json         which graphs were for training, validation and test
 
 `last.ckpt` is the truth while a run goes on: it holds the history and the best weights too, and the other files are
 written from it. Every file is replaced in one step, so that a process killed at any moment leaves whole files.
@@ -15,90 +16,154 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import platform
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import safetensors.torch
 import torch
+import torch_geometric
 from torch import Tensor
 
+import mlap
 from mlap.errors import DataError, UsageError
 from mlap.files import first_line, read_json, write_text, write_whole
 from mlap.graphs import GraphSet, Task
 from mlap.nn import GraphNetwork, graph_network
+from mlap.provenance import source_id
 from mlap.training.objective import Objective
 from mlap.training.recipe import Recipe
 
 FORMAT = 1
 CONFIG, HISTORY, MODEL, LAST, RESULT = "config.json", "history.csv", "model.safetensors", "last.ckpt", "result.json"
+SPLITS = "splits.json"
 
 
 @dataclass(frozen=True)
-class Run:
-    """A finished or unfinished run, read from its directory.
+class Epoch:
+    """One line of the history, and what a progress display needs."""
+
+    epoch: int
+    lr: float
+    train_loss: float
+    valid_loss: float
+    valid_score: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """The scores of a run: those of the epoch whose weights were kept.
 
     Args:
-        path: the directory.
-        config: what `config.json` says.
-        recipe: how the network was trained.
-        task: what it predicts.
-        objective: what its logits mean.
-        network: the network with the weights of the best validation epoch, in evaluation mode.
+        metric: how scores are measured.
+        best_epoch: the epoch whose weights were kept: the first with the best validation score, unless the recipe
+            says to keep the last.
+        valid_score: the validation score there.
+        test_score: the test score there, or `None` if the set has no test graphs or they do not define it.
+        epochs: how many epochs were trained.
+        num_parameters: of the network.
     """
 
-    path: Path
-    config: dict[str, Any]
-    recipe: Recipe
-    task: Task
-    objective: Objective
-    network: GraphNetwork
-
-    @property
-    def result(self) -> dict[str, Any] | None:
-        """What `result.json` says, or `None` while the run is unfinished."""
-        path = self.path / RESULT
-        return read_json(path) if path.exists() else None
-
-    @property
-    def history(self) -> list[dict[str, float]]:
-        """The epochs so far."""
-        with (self.path / HISTORY).open(newline="") as file:
-            return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+    metric: str
+    best_epoch: int
+    valid_score: float
+    test_score: float | None
+    epochs: int
+    num_parameters: int
 
 
-def load_run(path: str | Path) -> Run:
-    """Read a run directory with its best network."""
-    path = Path(path)
-    config = read_config(path)
+def read_network(path: Path, config: Mapping[str, Any]) -> tuple[GraphNetwork, Objective]:
+    """The network of a run directory with the weights that were kept, in evaluation mode, and what its logits mean."""
     weights = path / MODEL
     if not weights.exists():
-        raise DataError(f"{path} has no {MODEL} yet: no epoch is finished; continue the run with --resume")
-    recipe = Recipe.of(config["recipe"])
-    task = Task(**{**config["task"], "names": tuple(config["task"]["names"])})
-    targets = config["targets"]
-    objective = Objective(task, *(np.array(targets[key]) for key in ("mean", "std")) if targets else ())
-    network = build_network(recipe, task, config["features"]["nodes"], config["features"]["edges"])
+        raise DataError(f"{path} has no {MODEL} yet: no epoch is finished", "resume", True)
+    try:
+        recipe = Recipe.of(config["recipe"])
+        task = Task(**{**config["task"], "names": tuple(config["task"]["names"])})
+        targets = config["targets"]
+        objective = Objective(task, *(np.array(targets[key]) for key in ("mean", "std")) if targets else ())
+        network = build_network(recipe, task, config["features"]["nodes"], config["features"]["edges"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{path / CONFIG} is damaged: {first_line(error)}") from error
     try:
         network.load_state_dict(safetensors.torch.load_file(weights))
     except (safetensors.SafetensorError, RuntimeError, OSError) as error:
-        raise DataError(f"{weights} is damaged or does not fit {CONFIG}: {first_line(error)}") from error
-    return Run(path, config, recipe, task, objective, network.eval())
+        raise DataError(f"{weights} is damaged or does not fit {CONFIG}: {reason(error)}") from error
+    return network.eval(), objective
+
+
+def read_result(path: Path) -> Result | None:
+    """The scores of a run directory, or `None` while the run is unfinished."""
+    if not (path / RESULT).exists():
+        return None
+    content = read_json(path / RESULT)
+    try:
+        return Result(**content)
+    except TypeError as error:
+        raise DataError(f"{path / RESULT} is damaged: {first_line(error)}") from error
+
+
+def read_history(path: Path) -> list[Epoch]:
+    """The epochs of a run directory so far."""
+    if not (path / HISTORY).exists():
+        return []
+    try:
+        with (path / HISTORY).open(newline="", encoding="utf-8") as file:
+            rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+        return [Epoch(**{**row, "epoch": int(row["epoch"])}) for row in rows]  # type: ignore[arg-type]
+    except (ValueError, TypeError, KeyError, csv.Error) as error:
+        raise DataError(f"{path / HISTORY} is damaged: {first_line(error)}") from error
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """What the `config.json` of a run directory says."""
     if not path.is_dir():
-        raise UsageError(f"there is no run directory {path}; `mlap train … --out {path}` makes one")
+        raise UsageError(f"there is no run directory {path}", "model")
     if not (path / CONFIG).exists():
-        raise UsageError(f"{path} is not a run directory: it has no {CONFIG}")
+        raise UsageError(f"{path} is not a run directory: it has no {CONFIG}", "model")
     config = read_json(path / CONFIG)
     if config.get("format") != FORMAT:
         raise DataError(f"{path / CONFIG} has format {config.get('format')!r}; this version of mlap reads {FORMAT}")
     return config
+
+
+def config_of(
+    recipe: Recipe, graphs: GraphSet, device: str, initial: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What the `config.json` of a run says: everything that is needed to load, judge and repeat it."""
+    objective = Objective.of(graphs, recipe.metric, recipe.class_weight)
+    source = graphs.source
+    return {
+        "format": FORMAT,
+        "recipe": recipe.as_dict(),
+        "data": {
+            **({"source": None, "options": {}, "root": None} if source is None else asdict(source)),
+            "name": graphs.name,
+            "fingerprint": graphs.fingerprint,
+            "graphs": len(graphs),
+            "splits": {name: len(part) for name, part in graphs.splits.items()},
+        },
+        "task": asdict(objective.task),
+        "features": describe_features(graphs),
+        "targets": objective.as_dict(),
+        "initial": initial,
+        "device": device,
+        "threads": torch.get_num_threads(),
+        "versions": {
+            "mlap": mlap.__version__,
+            "source": source_id(),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "torch_geometric": torch_geometric.__version__,
+            "numpy": np.__version__,
+        },
+    }
 
 
 def build_network(recipe: Recipe, task: Task, nodes: Any, edges: Any) -> GraphNetwork:
@@ -128,14 +193,14 @@ def describe_features(graphs: GraphSet) -> dict[str, Any]:
     return described
 
 
-def check_fits(run: Run, graphs: GraphSet) -> None:
-    """Raise unless the run's network can read these graphs."""
-    trained, given = run.config["features"], describe_features(graphs)
+def check_fits(config: Mapping[str, Any], graphs: GraphSet) -> None:
+    """Raise unless the network that a configuration describes can read these graphs."""
+    trained, given = config["features"], describe_features(graphs)
     for kind in ("nodes", "edges"):
         if trained[kind] != given[kind]:
             raise DataError(
                 f"{graphs.name} does not fit the network: its {kind} have {_features(given[kind])}, "
-                f"but the network was trained on {run.config['data']['name']} with {_features(trained[kind])}"
+                f"but the network was trained on {config['data']['name']} with {_features(trained[kind])}"
             )
 
 
@@ -154,6 +219,17 @@ def write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
     writer.writeheader()
     writer.writerows(history)
     write_text(path, text.getvalue())
+
+
+def write_splits(path: Path, graphs: GraphSet) -> None:
+    """Write which graphs belong to which part, by their numbers in the set."""
+    write_text(path, json.dumps({name: part.tolist() for name, part in graphs.splits.items()}) + "\n")
+
+
+def remove_run(path: Path) -> None:
+    """Remove the files of a run, its configuration last; whatever else lies in the folder stays."""
+    for name in (RESULT, LAST, MODEL, HISTORY, SPLITS, CONFIG):
+        (path / name).unlink(missing_ok=True)
 
 
 def write_weights(path: Path, state: Mapping[str, Tensor], epoch: int) -> None:
@@ -181,3 +257,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     if content.get("format") != FORMAT:
         raise DataError(f"{path} has format {content.get('format')!r}; this version of mlap reads {FORMAT}")
     return content
+
+
+def reason(error: BaseException) -> str:
+    """Why weights could not be loaded, in one line: torch says it in the lines after the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[1:2] if lines and lines[0].endswith(":") and len(lines) > 1 else lines[:1])

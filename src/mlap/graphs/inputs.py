@@ -1,0 +1,196 @@
+"""What a model is asked about: every row of the input, those that are no graphs included. Nothing of it is kept."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlap.errors import UsageError
+from mlap.graphs._cells import Cells, frame_cells, is_frame, texts
+from mlap.graphs._columns import choose_smiles
+from mlap.graphs._formats import is_table, iter_cells, read_cells, table_name
+from mlap.graphs.convert import holds
+from mlap.graphs.graph_set import GraphSet
+from mlap.graphs.molecules import are_molecules
+from mlap.graphs.molecules import molecules as read_molecules
+from mlap.graphs.progress import Progress
+from mlap.graphs.sources import graphs_of, is_source, load_graphs
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Graphs to predict, and how they lie in the input: `len(kept) + len(invalid) == num_rows`.
+
+    Args:
+        graphs: those of the valid rows.
+        kept: `(len(graphs),)`, the row of each graph, counted from 0.
+        num_rows: the rows of the input.
+        columns: the input's own columns as texts, a cell for each row; empty if it is no table.
+        invalid: row → why it is no graph.
+        name: what to call the input.
+        smiles: one text per row, if the rows are molecules.
+        first: the number of the first row, where the input is a piece of a larger one.
+    """
+
+    graphs: GraphSet
+    kept: NDArray[np.int64]
+    num_rows: int
+    columns: dict[str, list[str]] = field(default_factory=dict)
+    invalid: dict[int, str] = field(default_factory=dict)
+    name: str = "graphs"
+    smiles: list[str] | None = None
+    first: int = 0
+
+
+def read_inputs(
+    x: Any,
+    *,
+    molecules: bool,
+    smiles: str | None = None,
+    root: str | Path | None = None,
+    processes: int | None = None,
+    progress: Progress | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Inputs:
+    """Whatever a model may be asked about. Labels are not needed, and not read from tables.
+
+    Args:
+        x: a path or a data set's name, as for `load_graphs`; SMILES, a text or a sequence of them; a data frame with a
+            column of SMILES; PyG `Data` or networkx graphs, one or several; or a `GraphSet`.
+        molecules: whether the model reads molecules, so that a text can be SMILES.
+        smiles: the column of the SMILES in a table; guessed if `None`.
+        root: where data sets are kept.
+        processes: how many processes read SMILES; see `mlap.graphs.molecules.molecules`.
+        progress: called as the work goes on.
+        say: called with a sentence for the user at a time.
+
+    >>> found = read_inputs(["CCO", "C(C"], molecules=True)
+    >>> len(found.graphs), found.kept, sorted(found.invalid)
+    (1, array([0]), [1])
+    """
+    say = say or (lambda sentence: None)
+    if isinstance(x, str | Path) and is_source(str(x), root):
+        if not is_table(x):
+            return _of_graphs(load_graphs(x, root=root, progress=progress, say=say))
+        return _of_table(read_cells(x), table_name(x), molecules, smiles, processes, progress, say)
+    if isinstance(x, Path):
+        raise UsageError(f"there is no file or folder {x}")
+    if isinstance(x, str):
+        return _one_text(x, molecules)
+    if is_frame(x):
+        return _of_table(frame_cells(x), "molecules", molecules, smiles, processes, progress, say)
+    if isinstance(x, GraphSet):
+        return _of_graphs(x)
+    if holds(x, str):
+        if not molecules and len(x):
+            raise _no_smiles(str(next(iter(x))))
+        return _of_smiles(texts(x), "molecules", processes, progress)
+    return _of_graphs(graphs_of(_without_labels(x)))
+
+
+def iter_inputs(
+    path: str | Path,
+    *,
+    rows: int,
+    molecules: bool = True,
+    smiles: str | None = None,
+    processes: int | None = None,
+    progress: Progress | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Iterator[Inputs]:
+    """The rows of a table, in pieces of at most `rows` rows, in memory that does not grow with the file.
+
+    See `read_inputs`; `Inputs.first` says which rows of the table a piece holds. SD files and Excel sheets are read
+    whole.
+    """
+    if rows < 1:
+        raise UsageError(f"{{field}} must be at least 1, got {rows}", field="rows")
+    say = say or (lambda sentence: None)
+    for cells in iter_cells(path, rows):
+        piece = _of_table(cells, table_name(path), molecules, smiles, processes, progress, say)
+        if smiles is None:  # what the first piece holds, the others hold as well
+            smiles, _ = choose_smiles(cells, None)
+            say = _silence
+        yield piece
+
+
+def _silence(sentence: str) -> None:
+    pass
+
+
+def _of_graphs(graphs: GraphSet) -> Inputs:
+    ids = list(graphs.ids) if graphs.ids is not None and are_molecules(graphs) else None
+    return Inputs(graphs, np.arange(len(graphs)), len(graphs), name=graphs.name, smiles=ids)
+
+
+def _of_table(
+    cells: Cells,
+    name: str,
+    molecules: bool,
+    smiles: str | None,
+    processes: int | None,
+    progress: Progress | None,
+    say: Callable[[str], None],
+) -> Inputs:
+    if not molecules:
+        raise UsageError(f"{cells.file} is a table of molecules, but the model was not trained on molecules")
+    column, notes = choose_smiles(cells, smiles)
+    for note in (*cells.notes, *notes):
+        say(note)
+    return _of_smiles(cells.columns[column], name, processes, progress, cells)
+
+
+def _of_smiles(
+    smiles: list[str], name: str, processes: int | None, progress: Progress | None, cells: Cells | None = None
+) -> Inputs:
+    read = read_molecules(smiles, on_invalid="skip", processes=processes, progress=progress, name=name)
+    return Inputs(
+        graphs=read.graphs,
+        kept=read.kept,
+        num_rows=len(smiles),
+        columns={} if cells is None else cells.columns,
+        invalid={failure.index: failure.reason for failure in read.invalid},
+        name=name,
+        smiles=smiles,
+        first=0 if cells is None else cells.first,
+    )
+
+
+def _one_text(text: str, molecules: bool) -> Inputs:
+    """The one molecule that a text is, or an error: what is mistyped is mostly a path or a name."""
+    if not molecules:
+        raise _no_smiles(text)
+    found = _of_smiles([text], "molecules", 1, None)
+    if found.invalid:
+        shown = text if len(text) <= 60 else text[:59] + "…"
+        raise UsageError(f"{shown!r} is neither a data set nor valid SMILES: {found.invalid[0]}")
+    return found
+
+
+def _no_smiles(text: str) -> UsageError:
+    shown = text if len(text) <= 60 else text[:59] + "…"
+    return UsageError(
+        f"{shown!r} is no data set, and the model was not trained on molecules, so it is not read as SMILES"
+    )
+
+
+def _without_labels(x: Any) -> Any:
+    """PyG graphs without their labels, which need not be of the model's kind, or all there; others as they are."""
+    if hasattr(x, "edge_index"):
+        bare = copy.copy(x)
+        bare.y = None
+        return bare
+    if hasattr(x, "nodes"):
+        return x
+    try:
+        return [_without_labels(graph) if hasattr(graph, "edge_index") else graph for graph in x]
+    except TypeError:
+        raise UsageError(
+            f"got a {type(x).__name__}; expected a path, SMILES, a data frame, PyG or networkx graphs, or a graph set"
+        ) from None

@@ -1,0 +1,79 @@
+"""The representations of whole graphs inside a trained network: one per level, and the one that its head sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mlap.graphs import GraphSet
+from mlap.nn import GraphNetwork, MultiLevelAttentionPooling
+from mlap.training.batches import evaluation_batches
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """The representations of G graphs.
+
+    Args:
+        level_wise: `(G, L, d)`, the level-wise graph representations of an MLAP network. Naive and jumping-knowledge
+            networks pool only once and have none: `(G, 0, C)`.
+        aggregate: `(G, C)`, what the head sees.
+        first_level: what to call the first level: 1, or 0 for the input.
+    """
+
+    level_wise: Floats
+    aggregate: Floats
+    first_level: int = 1
+
+    @property
+    def num_levels(self) -> int:
+        """The number of level-wise representations L."""
+        return int(self.level_wise.shape[1])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What to call them: `1` to `L` (from `0` where the input is a level), and `aggregate`."""
+        return (*(str(level + self.first_level) for level in range(self.num_levels)), "aggregate")
+
+    def __len__(self) -> int:
+        return len(self.aggregate)
+
+    def __getitem__(self, number: int) -> Floats:
+        """Representation `number` of all graphs: the levels in order, then the aggregate."""
+        return self.aggregate if number == self.num_levels else self.level_wise[:, number]
+
+
+def level_representations(
+    network: GraphNetwork, graphs: GraphSet, indices: NDArray[np.int64], device: torch.device | str = "cpu"
+) -> Levels:
+    """The representations of the given graphs, from the network in evaluation mode.
+
+    Graphs are evaluated in batches of bounded size, and of each batch only the graph representations are kept.
+    """
+    network.eval()
+    num_levels = num_representations(network) - 1
+    level_wise = aggregate = np.empty(0, np.float32)
+    done = 0
+    with torch.inference_mode():
+        for part in evaluation_batches(graphs, indices):
+            trace = network.trace(graphs.batch(part).to(device))
+            if done == 0:
+                level_wise = np.empty((len(indices), num_levels, trace.pooled[0].size(1)), np.float32)
+                aggregate = np.empty((len(indices), trace.graphs.size(1)), np.float32)
+            rows = slice(done, done + len(part))
+            for level in range(num_levels):
+                level_wise[rows, level] = trace.pooled[level].cpu().numpy()
+            aggregate[rows] = trace.graphs.cpu().numpy()
+            done += len(part)
+    return Levels(level_wise, aggregate, 0 if getattr(network.backbone, "input_level", False) else 1)
+
+
+def num_representations(network: GraphNetwork) -> int:
+    """How many representations a graph has in this network: those of the levels, if there are any, and the last."""
+    readout = network.readout
+    return (readout.num_levels if isinstance(readout, MultiLevelAttentionPooling) else 0) + 1

@@ -1,0 +1,290 @@
+"""What all models have in common: the verbs, and what they take and return."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mlap.errors import DataError, UsageError
+from mlap.files import write_text, write_whole
+from mlap.graphs import GraphSet, Task, load_graphs
+from mlap.graphs.inputs import Inputs, read_inputs
+from mlap.graphs.molecules import ATOM_CARDINALITIES
+from mlap.graphs.progress import Progress
+from mlap.models.explanation import Explanation
+from mlap.models.predictions import Predictions
+from mlap.plotting import csv_text
+from mlap.training import Objective, Scores
+from mlap.training.run import check_fits
+from mlap.training.scores import scores
+
+Floats = NDArray[np.floating[Any]]
+
+PARTS = ("train", "valid", "test", "all")
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """Graphs as vectors, one row for each row of the input; NaN where a row is invalid.
+
+    Args:
+        final: `(rows, C)`, the graph representations that the head sees.
+        levels: `(rows, L, d)`, the level-wise ones; L is 0 for networks that pool once.
+        inputs: what was embedded.
+    """
+
+    final: Floats
+    levels: Floats
+    inputs: Inputs
+
+    def __len__(self) -> int:
+        return len(self.final)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        return np.array(self.final, dtype=dtype)
+
+    def of_level(self, level: int | None = None) -> Floats:
+        """The vectors of a level, counted from 1; the final ones unless given."""
+        if level is None:
+            return self.final
+        if not 1 <= level <= self.levels.shape[1]:
+            has = f"levels 1 to {self.levels.shape[1]}" if self.levels.shape[1] else "no level-wise vectors"
+            raise UsageError(f"{{field}} {level} does not exist: the network has {has}", "level")
+        return np.asarray(self.levels[:, level - 1])
+
+    def write(self, path: str | Path, level: int | None = None) -> None:
+        """Write the vectors to a `.csv` or `.parquet` file: each row's name, then one column a channel."""
+        path = Path(path)
+        vectors = self.of_level(level)
+        names = self.inputs.smiles or [str(row) for row in range(len(self))]
+        columns: dict[str, Any] = {"smiles" if self.inputs.smiles else "graph": names}
+        columns |= {str(number): vectors[:, number] for number in range(vectors.shape[1])}
+        if path.suffix == ".parquet":
+            from pyarrow import parquet, table
+
+            write_whole(path, lambda temporary: parquet.write_table(table(columns), temporary))
+        elif path.suffix == ".csv":
+            rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+            write_text(path, csv_text(rows))
+        else:
+            raise UsageError(f"{{field}} must end in .csv or .parquet, got {path.name!r}", "out")
+
+
+@dataclass(frozen=True, eq=False)
+class Explanations:
+    """The explanations of some graphs, computed when they are asked for, in batches of bounded size.
+
+    Args:
+        model: whose predictions are explained.
+        inputs: the graphs, and the rows of the input that they are.
+    """
+
+    model: Model
+    inputs: Inputs
+
+    def __len__(self) -> int:
+        return len(self.inputs.graphs)
+
+    def __getitem__(self, number: int) -> Explanation:
+        return next(self.of([range(len(self))[number]]))
+
+    def __iter__(self) -> Iterator[Explanation]:
+        return self.of(range(len(self)))
+
+    def of(self, graphs: Sequence[int]) -> Iterator[Explanation]:
+        """The explanations of the graphs with the given numbers."""
+        return self.model.explain_graphs(self.inputs.graphs, graphs)
+
+
+class Model:
+    """Anything that predicts: a network, a baseline, an ensemble.
+
+    A kind of model says how its `logits` come about; the verbs are the same for all.
+
+    Args:
+        config: what is known of the model: its `data`, `features` and `task`, as in `config.json`.
+        objective: what its logits mean.
+        path: its directory, or `None` if it was not written to one.
+    """
+
+    def __init__(self, config: dict[str, Any], objective: Objective, path: Path | None = None) -> None:
+        self.config = config
+        self.objective = objective
+        self.path = path
+
+    # ---- what a kind of model provides -------------------------------------------------------------------------------
+
+    def logits(self, graphs: GraphSet, indices: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        """The answers `(graphs, outputs)` on the logit scale (standardised values for a regression)."""
+        raise TypeError(f"{type(self).__name__} does not say how it predicts")
+
+    def explain_graphs(self, graphs: GraphSet, indices: Sequence[int]) -> Iterator[Explanation]:
+        """Explain graphs of a set one after the other."""
+        raise UsageError(f"a {self.kind} cannot be explained node by node: its answer is no sum over nodes")
+
+    def embed_graphs(self, graphs: GraphSet, indices: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """The final `(G, C)` and the level-wise `(G, L, d)` representations of graphs of a set."""
+        raise UsageError(f"a {self.kind} makes no vectors of graphs; only networks do")
+
+    @property
+    def kind(self) -> str:
+        """What to call this kind of model."""
+        return type(self).__name__.lower()
+
+    # ---- the verbs ---------------------------------------------------------------------------------------------------
+
+    @property
+    def task(self) -> Task:
+        """What is predicted."""
+        return self.objective.task
+
+    @property
+    def reads_molecules(self) -> bool:
+        """Whether the graphs are molecules, so that SMILES can be given."""
+        return bool(self.config["features"]["nodes"] == list(ATOM_CARDINALITIES))
+
+    def predict(
+        self,
+        x: Any,
+        *,
+        smiles: str | None = None,
+        root: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> Predictions:
+        """Predict one row for each row of the input; rows that cannot be read stay, with the reason.
+
+        Args:
+            x: a path or the name of a data set, SMILES (one, or a list, array or Series), a DataFrame with a column of
+                SMILES, PyG `Data`, networkx graphs, or a `GraphSet`.
+            smiles: a table's column of SMILES; inferred unless given.
+            root: where data sets are kept.
+            progress: called with (what, done, total) while rows are read.
+        """
+        inputs = self.inputs(x, smiles=smiles, root=root, progress=progress)
+        return self.predict_inputs(inputs)
+
+    def predict_inputs(self, inputs: Inputs) -> Predictions:
+        """Predict what has been read by `inputs`."""
+        values = np.full((inputs.num_rows, self.task.num_outputs), np.nan)
+        values[inputs.kept] = self.objective.predict(torch.from_numpy(self.logits(inputs.graphs)))
+        return Predictions(
+            self.task,
+            values,
+            inputs.smiles or [str(row) for row in range(inputs.num_rows)],
+            inputs.invalid,
+            inputs.columns,
+            label="smiles" if inputs.smiles else "graph",
+        )
+
+    def evaluate(self, x: Any = None, part: str | None = None, *, root: str | Path | None = None) -> Scores:
+        """Score the predictions for labelled graphs.
+
+        Args:
+            x: labelled data as `mlap.load_graphs` takes them; the data that the model was trained on unless given.
+            part: `train`, `valid`, `test` or `all`; unless given, `test` of the model's own data and `all` of others.
+            root: where data sets are kept.
+        """
+        graphs = self.data(root=root) if x is None else self.labelled(x, root=root)
+        check_fits(self.config, graphs)
+        if graphs.y is None:
+            raise UsageError(f"{graphs.name} has no labels to score against", "data")
+        part = part or ("test" if x is None else "all")
+        if part not in PARTS:
+            raise UsageError(f"{{field}} must be {', '.join(PARTS[:-1])} or all, got {part!r}", "part")
+        indices = np.arange(len(graphs)) if part == "all" else graphs.split(part)
+        if not len(indices):
+            raise DataError(f"{graphs.name} has no graphs in its part {part!r}")
+        logits = self.logits(graphs, indices)
+        found = scores(self.task, self.objective.predict(torch.from_numpy(logits)), logits, graphs.y[indices])
+        return Scores(found.metric, found.values, found.by_target, len(indices), part, graphs.name)
+
+    def explain(
+        self,
+        x: Any,
+        *,
+        smiles: str | None = None,
+        root: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> Explanations:
+        """The share of every node, at every level, in the prediction. The arguments are those of `predict`."""
+        return Explanations(self, self.inputs(x, smiles=smiles, root=root, progress=progress))
+
+    def embed(
+        self,
+        x: Any,
+        *,
+        smiles: str | None = None,
+        root: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> Embeddings:
+        """Graphs as vectors: final and level-wise representations. The arguments are those of `predict`."""
+        inputs = self.inputs(x, smiles=smiles, root=root, progress=progress)
+        found = self.embed_graphs(inputs.graphs, np.arange(len(inputs.graphs)))
+        final, levels = (np.full((inputs.num_rows, *rows.shape[1:]), np.nan, rows.dtype) for rows in found)
+        final[inputs.kept], levels[inputs.kept] = found
+        return Embeddings(final, levels, inputs)
+
+    # ---- what the verbs are given ------------------------------------------------------------------------------------
+
+    def inputs(
+        self,
+        x: Any,
+        *,
+        smiles: str | None = None,
+        root: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> Inputs:
+        """Read what `predict`, `explain` and `embed` take, and make sure that the model can read it."""
+        root = root or self._root()
+        inputs = read_inputs(x, molecules=self.reads_molecules, smiles=smiles, root=root, progress=progress)
+        if len(inputs.graphs):
+            check_fits(self.config, inputs.graphs)
+        return inputs
+
+    def data(self, root: str | Path | None = None, **options: Any) -> GraphSet:
+        """The data that the model was trained on, read again.
+
+        Args:
+            root: where data sets are kept; where they were then, unless given.
+            options: more options of `mlap.load_graphs` (`progress`, `say`).
+        """
+        data = self.config["data"]
+        if data["source"] is None:
+            raise UsageError(
+                f"the model was trained on graphs in memory ({data['name']}), which were not kept; give {{field}}",
+                "data",
+            )
+        return load_graphs(data["source"], root=root or self._root(), **{**data["options"], **options})
+
+    def labelled(self, x: Any, *, root: str | Path | None = None, **options: Any) -> GraphSet:
+        """Other labelled data, read for the model's task."""
+        if isinstance(x, GraphSet):
+            return x
+        root = root or self._root()
+        kept = self.config["data"]["options"]
+        targets = kept.get("targets") or (self.task.names if self.task.kind != "multiclass" else None)
+        return load_graphs(x, root=root, **options, **for_task(x, self.task, targets))
+
+    def trained_on(self, graphs: GraphSet) -> bool:
+        """Whether these are, to the last label, the data that the model was trained on."""
+        return bool(graphs.fingerprint == self.config["data"]["fingerprint"])
+
+    def _root(self) -> str | None:
+        """Where data sets were kept when the model was trained, as long as that folder is there."""
+        root = self.config["data"].get("root")
+        return root if root and Path(root).is_dir() else None
+
+
+def for_task(x: Any, task: Task, targets: Any) -> dict[str, Any]:
+    """The options with which a table is read for a given task; other sources take none."""
+    from mlap.graphs.sources import is_table
+
+    if isinstance(x, str | Path) and not is_table(str(x)):
+        return {}
+    return {"task": task, **({"targets": targets} if targets else {})}
