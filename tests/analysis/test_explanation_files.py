@@ -9,11 +9,11 @@ import pytest
 from small import random_graphs, small_network
 from torch import nn
 
-from mlap.analysis import explain
 from mlap.analysis.explanation_files import chosen_output, prediction_text, write_explanations
 from mlap.analysis.sketch import MAX_NODES
 from mlap.errors import UsageError
 from mlap.graphs import Task
+from mlap.models import explain
 from mlap.training import Objective
 
 CLASSES = Objective(Task("multiclass", 3, "accuracy", ("a", "b", "c")))

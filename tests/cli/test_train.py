@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from conftest import Command
 
+from mlap.models import load
 from mlap.names import ARCHITECTURES
 from mlap.nn import CONVS
-from mlap.training import load_run
 
 FAST = ("--layers", 2, "--width", 8, "--epochs", 2, "--threads", 1)
 
@@ -40,7 +40,7 @@ def test_what_people_see(mlap: Command, tiny: Path) -> None:
     assert lines[2] == "writing to runs/synthetic-variant/jk-max-L2-none-s3 (device cpu, 1 thread)"
     assert re.match(r"epoch 1/2  loss \d\.\d{4}  validation error rate \d\.\d{4}  \(best ", lines[3])
     assert re.match(r"best epoch \d: validation error rate \d\.\d{4}, test error rate \d\.\d{4}", answer.out)
-    assert load_run("runs/synthetic-variant/jk-max-L2-none-s3").recipe.seed == 3
+    assert load("runs/synthetic-variant/jk-max-L2-none-s3").recipe.seed == 3
 
 
 def test_a_data_set_of_the_paper_gets_the_papers_recipe(mlap: Command, tiny: Path) -> None:

@@ -19,7 +19,8 @@ import torch
 
 from mlap.errors import DataError, MlapError, UsageError
 from mlap.graphs import GraphSet, synthetic
-from mlap.training import Epoch, Recipe, evaluate, load_run, predict_logits, train
+from mlap.models import load
+from mlap.training import Epoch, Recipe, predict_logits, train
 from mlap.training.batches import EVALUATION_ROWS, evaluation_batches
 from mlap.training.run import read_checkpoint
 
@@ -106,7 +107,7 @@ def test_the_score_is_the_best_validation_epoch(graphs: GraphSet, tmp_path: Path
 
 def test_a_run_can_be_read_again(graphs: GraphSet, tmp_path: Path) -> None:
     trained = train(SMALL, graphs, tmp_path / "run", source={"source": "mine.csv", "options": {"split": "random"}})
-    run = load_run(tmp_path / "run")
+    run = load(tmp_path / "run")
     assert run.recipe == SMALL
     assert run.task == graphs.task
     assert run.result == dataclasses.asdict(trained.result)
@@ -272,24 +273,24 @@ def test_other_damaged_files(graphs: GraphSet, tmp_path: Path) -> None:
     whole = model.read_bytes()
     model.write_bytes(whole[:100])
     with pytest.raises(DataError, match=r"model\.safetensors is damaged or does not fit"):
-        load_run(tmp_path)
+        load(tmp_path)
     model.unlink()
     with pytest.raises(DataError, match="no epoch is finished"):
-        load_run(tmp_path)
+        load(tmp_path)
     model.write_bytes(whole)
     config = tmp_path / "config.json"
     content = json.loads(config.read_text())
     config.write_text(json.dumps({**content, "format": 99}))
     with pytest.raises(DataError, match="has format 99; this version of mlap reads 1"):
-        load_run(tmp_path)
+        load(tmp_path)
     config.write_text("{")
     with pytest.raises(DataError, match=r"config\.json is damaged"):
-        load_run(tmp_path)
+        load(tmp_path)
     config.unlink()
     with pytest.raises(UsageError, match="is not a run directory"):
-        load_run(tmp_path)
+        load(tmp_path)
     with pytest.raises(UsageError, match="there is no run directory"):
-        load_run(tmp_path / "nowhere")
+        load(tmp_path / "nowhere")
 
 
 def test_a_diverging_run_says_so(graphs: GraphSet) -> None:

@@ -3,6 +3,8 @@
 from mlap.models.baseline import BaselineModel
 from mlap.models.calibration import Calibration
 from mlap.models.conformal import Conformal
+from mlap.models.explanation import Decomposition, Explanation, decompose, explain
+from mlap.models.levels import Levels, level_representations
 from mlap.models.model import Embeddings, Explanations, Model
 from mlap.models.predictions import Predictions
 from mlap.models.run import Run, load, train
@@ -12,13 +14,19 @@ __all__ = [
     "BaselineModel",
     "Calibration",
     "Conformal",
+    "Decomposition",
     "Embeddings",
+    "Explanation",
     "Explanations",
+    "Levels",
     "Model",
     "Predictions",
     "Run",
     "Weights",
+    "decompose",
+    "explain",
     "fit_weights",
+    "level_representations",
     "load",
     "train",
 ]

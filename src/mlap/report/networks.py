@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlap.analysis import Inspection, ProbeRow, explain, inspect_runs
+from mlap.analysis import Inspection, ProbeRow, inspect_runs
 from mlap.analysis.embedding import PERPLEXITY
 from mlap.analysis.explanation_files import chosen_output, prediction_text
 from mlap.analysis.pictures import explanation_plot
 from mlap.analysis.sketch import MAX_NODES, sketch
 from mlap.graphs import GraphSet
-from mlap.models import Run
+from mlap.models import Run, explain
 from mlap.plotting import Plot
 from mlap.report.render import EFFECT, SCORE, Column, P, Table
 from mlap.study.compare import family_of
