@@ -143,7 +143,7 @@ def train(
         "dropout": dropout,
         "backbone": backbone,
         "seed": seed,
-        "metric": metric,
+        "select_metric": metric,
         "class_weight": class_weight,
         "patience": patience,
     }
@@ -226,7 +226,7 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
     )
     note(f"on {graphs.name}: {count(len(graphs), 'graph')} ({splits})", silent)
     note(f"writing to {out} (device {device}, {count(torch.get_num_threads(), 'thread')})", silent)
-    metric = recipe.metric or graphs.task.metric
+    metric = recipe.select_metric or graphs.task.metric
     try:
         with training_bar(recipe.epochs, metric, silent=silent, lines=note) as (on_epoch, on_step):
             run = train_run(

@@ -166,7 +166,7 @@ class _Trainer:
         self.recipe = recipe
         self.graphs = graphs
         self.device = device
-        self.objective = Objective.of(graphs, recipe.metric, recipe.class_weight)
+        self.objective = Objective.of(graphs, recipe.select_metric, recipe.class_weight)
         torch.manual_seed(_seeds(recipe.seed, 0)[0])
         described = files.describe_features(graphs)
         self.network = files.build_network(recipe, self.objective.task, described["nodes"], described["edges"])
@@ -406,7 +406,7 @@ def _prepare(
     if overwrite and (out / files.CONFIG).exists():
         files.remove_run(out)
     if not (out / files.CONFIG).exists():
-        if out.is_dir() and any(out.iterdir()):
+        if out.is_dir() and any(not entry.name.startswith(".") for entry in out.iterdir()):
             raise UsageError(f"{out} is neither empty nor a run; choose another folder for {{field}}", "out")
         out.mkdir(parents=True, exist_ok=True)
         files.write_splits(out / files.SPLITS, graphs)

@@ -21,7 +21,7 @@ _NAMES: dict[str, Collection[str]] = {
     "schedule": ("step", "cosine"),
     "select": ("best", "last"),
     "class_weight": ("none", "balanced"),
-    "metric": ("", *METRICS),
+    "select_metric": ("", *METRICS),
 }
 #: field → its smallest and largest value
 _RANGES = {
@@ -69,7 +69,7 @@ class Recipe:
         select: whose weights are kept: those of the `best` validation epoch (the paper's rule) or of the `last`.
         patience: stop after so many epochs without a better validation score; 0 to train them all.
         class_weight: `balanced` weighs every class by the inverse of its share among the training labels.
-        metric: the score that selects epochs; empty for the data set's own.
+        select_metric: the score that selects epochs; empty for the data set's own.
 
     Example:
         >>> Recipe.paper("ogbg-molhiv", layers=3).lr
@@ -102,7 +102,7 @@ class Recipe:
     select: str = "best"
     patience: int = 0
     class_weight: str = "none"
-    metric: str = ""
+    select_metric: str = ""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -137,7 +137,7 @@ def config_of(
     recipe: Recipe, graphs: GraphSet, device: str, initial: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """What the `config.json` of a run says: everything that is needed to load, judge and repeat it."""
-    objective = Objective.of(graphs, recipe.metric, recipe.class_weight)
+    objective = Objective.of(graphs, recipe.select_metric, recipe.class_weight)
     source = graphs.source
     return {
         "format": FORMAT,
