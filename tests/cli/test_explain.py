@@ -21,7 +21,7 @@ def run(mlap: Any, tiny: Path) -> str:
 @pytest.fixture
 def molecule_run(mlap: Any, tmp_path: Path) -> str:
     """A network of molecules."""
-    rows = [f"{smiles},{number % 2}" for number, smiles in enumerate(SMILES * 4)]
+    rows = [f"{'C' * (number // 10)}{smiles},{number % 2}" for number, smiles in enumerate(SMILES * 4)]
     (tmp_path / "molecules.csv").write_text("smiles,active\n" + "\n".join(rows) + "\n")
     answer = mlap("train", "molecules.csv", *TRAIN, "--out", "chem", "--set", "norm=none")
     assert answer.code == 0, answer.err
@@ -65,7 +65,7 @@ def test_a_table_without_labels(mlap: Any, molecule_run: str, tmp_path: Path) ->
 
 def test_mistakes_are_one_line(mlap: Any, run: str, tiny: Path) -> None:
     assert "takes numbers and ranges such as 0,5,10-19" in mlap("explain", run, tiny, "--graphs", "one").error
-    assert "there is no graph 54; synthetic-variant has 54" in mlap("explain", run, tiny, "--graphs", "53-54").error
+    assert "there is no row 54; synthetic-variant has 54" in mlap("explain", run, tiny, "--graphs", "53-54").error
     assert "--class must be 0 to 8, got '9'" in mlap("explain", run, tiny, "--class", "9").error
     assert "was not trained on molecules" in mlap("explain", run, "CCO").error
     assert "no run directory" in mlap("explain", "nothing", tiny).error

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from conftest import Command
 
-from mlap.cli.common import load_data_of
 from mlap.graphs import load_graphs
 from mlap.graphs.splits import random_split
 from mlap.models import load
@@ -73,7 +72,7 @@ def test_mcf_7(mlap: Command, tmp_path: Path) -> None:
     run = load("run")
     assert run.recipe == Recipe.paper("MCF-7", layers=2, width=8, epochs=1)
     assert run.config["data"]["splits"] == {"train": 80, "valid": 10, "test": 10}
-    graphs = load_data_of(run, None, None)
+    graphs = run.data()
     for part, expected in random_split(number, seed=3).items():
         np.testing.assert_array_equal(graphs.split(part), expected)
     assert isinstance(run.network.encoder, CategoryEncoder)

@@ -102,7 +102,7 @@ def test_epochs_are_told_and_the_result_is_that_of_training_here(
     assert len(epochs) == len(done.history) == 3
     assert load(job.run_dir).config["threads"] == 1
     assert {path.name for path in Path(job.run_dir).iterdir()} == {
-        *("config.json", "history.csv", "last.ckpt", "model.safetensors", "result.json")
+        *("config.json", "history.csv", "last.ckpt", "model.safetensors", "result.json", "splits.json")
     }
 
 
@@ -119,7 +119,7 @@ def test_a_node_that_does_not_see_the_study_sends_the_model(
     assert not own.exists()
     run = load(job.run_dir)
     assert run.recipe == Recipe.of(job.recipe)
-    assert run.result == done.result
+    assert dataclasses.asdict(run.result) == done.result
     expected = train(run.recipe, data[1]).network.state_dict()
     assert all(weights.equal(expected[name]) for name, weights in run.network.state_dict().items())
 

@@ -62,8 +62,8 @@ def test_two_processes_equal_one_with_the_joint_batch(answers: tuple[Path, list[
     train(RECIPE, synthetic(graphs_per_class=6), tmp_path)
     alone, together = (load(path) for path in (tmp_path, answers[0]))
     for one, two in zip(alone.history, together.history, strict=True):
-        assert two["train_loss"] == pytest.approx(one["train_loss"], rel=1e-4)
-        assert two["valid_loss"] == pytest.approx(one["valid_loss"], rel=1e-4)
+        assert two.train_loss == pytest.approx(one.train_loss, rel=1e-4)
+        assert two.valid_loss == pytest.approx(one.valid_loss, rel=1e-4)
     batch = synthetic(graphs_per_class=6).batch(range(54))
     torch.testing.assert_close(together.network(batch), alone.network(batch), rtol=1e-3, atol=1e-4)
 

@@ -140,7 +140,10 @@ def train(
     if freeze_backbone and init is None:
         raise UsageError("{field} needs a trained run to start from", "freeze_backbone")
     show = shows_progress(progress) and on_epoch is None and parallel.rank() == 0
-    with training_bar(recipe.epochs, recipe.select_metric or graphs.task.metric, silent=not show) as (draw_epoch, draw_step):
+    with training_bar(recipe.epochs, recipe.select_metric or graphs.task.metric, silent=not show) as (
+        draw_epoch,
+        draw_step,
+    ):
         trained = train_network(
             recipe,
             graphs,

@@ -204,7 +204,9 @@ class _Trainer:
         if self.epoch >= self.recipe.epochs:
             return True
         patience = self.recipe.patience
-        return bool(patience) and self.epoch - _first_best(self.history, self._better) >= patience
+        if not patience or not self.history:
+            return False
+        return self.epoch - _first_best(self.history, self._better) >= patience
 
     def run_epoch(self, on_step: Callable[[int, int], None] | None) -> None:
         """Train for one epoch and look at the validation graphs."""
@@ -413,7 +415,9 @@ def _prepare(
         write_json(out / files.CONFIG, config)
         return
     if not resume:
-        raise UsageError(f"{out} already holds a run; choose another folder, or continue it", "resume", True)
+        raise UsageError(
+            f"{out} already holds a run; continue it, replace it, or choose another folder", "resume", True
+        )
     before = files.read_config(out)
     if before["data"]["fingerprint"] != graphs.fingerprint:
         raise UsageError(f"{out} was started on other data than {graphs.name}: their fingerprints differ", "data")

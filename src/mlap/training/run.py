@@ -85,7 +85,7 @@ def read_network(path: Path, config: Mapping[str, Any]) -> tuple[GraphNetwork, O
         raise DataError(f"{path} has no {MODEL} yet: no epoch is finished", "resume", True)
     try:
         recipe = Recipe.of(config["recipe"])
-        task = Task(**{**config["task"], "names": tuple(config["task"]["names"])})
+        task = Task.from_dict(config["task"])
         targets = config["targets"]
         objective = Objective(task, *(np.array(targets[key]) for key in ("mean", "std")) if targets else ())
         network = build_network(recipe, task, config["features"]["nodes"], config["features"]["edges"])
@@ -149,7 +149,7 @@ def config_of(
             "graphs": len(graphs),
             "splits": {name: len(part) for name, part in graphs.splits.items()},
         },
-        "task": asdict(objective.task),
+        "task": objective.task.as_dict(),
         "features": describe_features(graphs),
         "targets": objective.as_dict(),
         "initial": initial,
