@@ -441,18 +441,22 @@ def _cached(reader: _Reader, root: Path, say: Callable[[str], None]) -> GraphSet
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # on a file system without locks, do without
             stack.enter_context(locked(target.with_name(f"{target.name}.lock")))
+        again = False
         if target.exists():
             try:
                 return _kept(target, say)  # another process has made it in the meantime
             except DataError as error:
                 say(f"reading {reader.path} again: {error}")
+                again = True
                 shutil.rmtree(target, ignore_errors=True)
         for stale in folder.glob(f"{stem}*{packed.SUFFIX}"):
             if stale != target:
                 say(f"reading {reader.path} again: it, or the way it is read, has changed")
+                again = True
                 shutil.rmtree(stale, ignore_errors=True)
         reader.pack(target, say)
-        say(f"{reader.path.name} is kept in {folder}, to be loaded at once the next time")
+        if not again:  # where the packed sets lie is said once for each
+            say(f"a packed copy of {reader.path.name}, which loads faster, is kept in {folder}")
         return packed.load(target)
 
 
