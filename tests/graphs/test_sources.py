@@ -19,7 +19,8 @@ import pytest
 from mlap.errors import DataError, UsageError
 from mlap.graphs import GraphSet, packed, sources, synthetic
 from mlap.graphs.ogb import read_ogb
-from mlap.graphs.sources import data_root, known_datasets, load_graphs
+from mlap.graphs.places import data_root
+from mlap.graphs.sources import known_datasets, load_graphs
 from mlap.graphs.tu import read_tu
 
 

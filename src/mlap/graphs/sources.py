@@ -15,7 +15,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +31,7 @@ from mlap.graphs.dividing import Division, divide
 from mlap.graphs.download import fetch_ogb, fetch_tu
 from mlap.graphs.graph_set import GraphSet, LeftOut, Source
 from mlap.graphs.ogb import OGB_SETS, ogb_chunks, ogb_name, ogb_splits
+from mlap.graphs.places import data_root, user_folder
 from mlap.graphs.progress import Progress
 from mlap.graphs.splits import Split
 from mlap.graphs.synthetic import synthetic
@@ -81,21 +81,6 @@ TU_NAMES = tuple(
     alchemy_full ZINC_full ZINC_test ZINC_train ZINC_val
     """.split()  # noqa: SIM905
 )
-
-
-def data_root() -> Path:
-    """Where data sets are kept unless the caller says otherwise: `$MLAP_DATA`, or a folder of the user's cache."""
-    if chosen := os.environ.get("MLAP_DATA"):
-        return Path(chosen).expanduser()
-    return _user_cache() / "mlap"
-
-
-def _user_cache() -> Path:
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def load_graphs(
@@ -470,7 +455,7 @@ def _kept(target: Path, say: Callable[[str], None]) -> GraphSet:
 
 def _cache_folder(root: Path) -> Path | None:
     """Where packed sets are kept: in the data root, or in the user's cache if that cannot be written."""
-    for place in (root, _user_cache() / "mlap"):
+    for place in (root, user_folder()):
         folder = place / "packed"
         existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
         # A folder that is marked read-only is left alone, even by a user who may write everywhere.
@@ -492,7 +477,7 @@ def _hash(content: Any) -> str:
 
 def clean_cache(root: str | Path | None = None) -> tuple[int, int]:
     """Remove the packed sets that were kept, in the data root and in the user's cache: how many, and their bytes."""
-    places = {(data_root() if root is None else Path(root)) / "packed", _user_cache() / "mlap" / "packed"}
+    places = {(data_root() if root is None else Path(root)) / "packed", user_folder() / "packed"}
     kept = [entry for place in places if place.is_dir() for entry in place.glob(f"*{packed.SUFFIX}")]
     removed = [entry for entry in kept if packed.is_packed(entry)]
     size = sum(file.stat().st_size for entry in removed for file in entry.iterdir())
