@@ -248,9 +248,9 @@ def _check_shapes(graph_set: GraphSet) -> None:
         raise ValueError("labels and task do not go together")
     if graph_set.ids is not None and len(graph_set.ids) != num_graphs:
         raise ValueError(f"{len(graph_set.ids)} ids for {num_graphs} graphs")
-    rows = graph_set.rows
-    if rows is not None and (rows.shape != (num_graphs,) or rows.dtype != np.int64 or rows.min(initial=0) < 0):
-        raise ValueError(f"rows are {rows.dtype} {rows.shape} for {num_graphs} graphs")
+    table = graph_set.rows
+    if table is not None and (table.shape != (num_graphs,) or table.dtype != np.int64 or table.min(initial=0) < 0):
+        raise ValueError(f"rows are {table.dtype} {table.shape} for {num_graphs} graphs")
     try:
         check_splits(graph_set.splits, num_graphs)
     except DataError as error:  # which does not know the file it is about

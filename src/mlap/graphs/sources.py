@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mlap.errors import DataError, UsageError, unknown
-from mlap.graphs import packed
+from mlap.graphs import _trust, packed
 from mlap.graphs._cells import frame_cells, is_frame, label_cells
 from mlap.graphs._formats import STDIN
 from mlap.graphs._formats import SUFFIXES as TABLE_SUFFIXES
@@ -476,7 +476,11 @@ def _hash(content: Any) -> str:
 
 
 def clean_cache(root: str | Path | None = None) -> tuple[int, int]:
-    """Remove the packed sets that were kept, in the data root and in the user's cache: how many, and their bytes."""
+    """Remove the packed sets that were kept, in the data root and in the user's cache: how many, and their bytes.
+
+    What was remembered about packed sets elsewhere is forgotten as well: they are checked again when they are loaded.
+    """
+    _trust.forget_all()
     places = {(data_root() if root is None else Path(root)) / "packed", user_folder() / "packed"}
     kept = [entry for place in places if place.is_dir() for entry in place.glob(f"*{packed.SUFFIX}")]
     removed = [entry for entry in kept if packed.is_packed(entry)]
