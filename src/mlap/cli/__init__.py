@@ -9,7 +9,6 @@ import os
 import sys
 from typing import Annotated, Any
 
-import click
 import typer
 
 import mlap
@@ -39,6 +38,10 @@ app.command("report")(report.report)
 app.add_typer(data.app, name="data")
 
 
+#: What typer raises for an unknown option or verb. It is click's or, in newer versions, a copy that typer brings along.
+_ClickException: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"mlap {mlap.__version__}")
@@ -66,7 +69,7 @@ def main() -> None:
         code = _fail(error.told(spelling(_verb(command))), 2)
     except MlapError as error:
         code = _fail(error.told(spelling(_verb(command))), 1)
-    except (KeyboardInterrupt, click.exceptions.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         code = _fail("stopped", 130)
     except BrokenPipeError:  # the reader of our output has gone (`mlap … | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -76,7 +79,7 @@ def main() -> None:
         code = _fail(f"{where}{error.strerror or error}", 1)
     except MemoryError:
         code = _fail("there is not enough memory for this", 1)
-    except click.ClickException as error:  # an unknown option or verb
+    except _ClickException as error:
         code = _fail(f"{error.format_message()} See `mlap --help`.", 2)
     sys.exit(code or 0)
 
@@ -84,7 +87,7 @@ def main() -> None:
 def _verb(command: Any) -> Any:
     """The command that the arguments name."""
     for word in sys.argv[1:]:
-        if not isinstance(command, click.Group) or word not in command.commands:
+        if word not in getattr(command, "commands", {}):
             break
         command = command.commands[word]
     return command

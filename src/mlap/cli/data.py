@@ -259,7 +259,8 @@ def _facts(graphs: GraphSet) -> dict[str, Any]:
         outputs = count(graphs.task.num_outputs, "class" if graphs.task.kind == "multiclass" else "target")
         facts["task"] = f"{graphs.task.kind}, {outputs.replace('classs', 'classes')}"
         facts["measure"] = graphs.task.metric_label
-    facts["splits"] = {name: len(part) for name, part in graphs.splits.items()}
+    if graphs.splits:
+        facts["splits"] = {name: len(part) for name, part in graphs.splits.items()}
     facts["fingerprint"] = graphs.fingerprint
     return facts
 
