@@ -136,9 +136,12 @@ class Summary:
             return [entry.line() for entry in self.labels] + [missing] * (missing != "" and len(self.labels) > 1)
         text = f"{len(self.labels)} targets"
         if all(len(entry.classes) == 2 for entry in self.labels):
-            shares = sorted((list(entry.classes.values())[1] / max(1, entry.known), entry) for entry in self.labels)
-            (low, rare), (high, common) = shares[0], shares[-1]
-            text += f", positive in {_percent(low, 1)} ({rare.target}) to {_percent(high, 1)} ({common.target})"
+            by_share = sorted(self.labels, key=lambda entry: list(entry.classes.values())[1] / max(1, entry.known))
+            ends = [
+                f"{_percent(list(entry.classes.values())[1], entry.known)} ({entry.target})"
+                for entry in (by_share[0], by_share[-1])
+            ]
+            text += f", positive in {' to '.join(ends)}"
         return [f"{text}; {missing}" if missing else text]
 
 
