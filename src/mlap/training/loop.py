@@ -19,6 +19,7 @@ from torch import Tensor
 from mlap.errors import DataError, MlapError, UsageError
 from mlap.files import first_line, write_json
 from mlap.graphs import GraphBatch, GraphSet
+from mlap.graphs.dividing import write_splits
 from mlap.nn import GraphNetwork
 from mlap.training import parallel
 from mlap.training import run as files
@@ -411,7 +412,7 @@ def _prepare(
         if out.is_dir() and any(not entry.name.startswith(".") for entry in out.iterdir()):
             raise UsageError(f"{out} is neither empty nor a run; choose another folder for {{field}}", "out")
         out.mkdir(parents=True, exist_ok=True)
-        files.write_splits(out / files.SPLITS, graphs)
+        write_splits(out / files.SPLITS, graphs)
         write_json(out / files.CONFIG, config)
         return
     if not resume:

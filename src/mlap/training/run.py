@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import platform
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -219,11 +218,6 @@ def write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
     writer.writeheader()
     writer.writerows(history)
     write_text(path, text.getvalue())
-
-
-def write_splits(path: Path, graphs: GraphSet) -> None:
-    """Write which graphs belong to which part, by their numbers in the set."""
-    write_text(path, json.dumps({name: part.tolist() for name, part in graphs.splits.items()}) + "\n")
 
 
 def remove_run(path: Path) -> None:
