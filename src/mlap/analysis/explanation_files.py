@@ -72,7 +72,8 @@ def prediction_text(explanation: Explanation, objective: Objective, output: int)
     text += f"\n{logit} {signed(explanation.logits[output])}"
     if explanation.shares is not None:
         shares = float(explanation.shares[:, :, output].sum())
-        text += f" = bias {signed(explanation.bias[output])} and shares {signed(shares)}"
+        terms = "".join(f", {name} {signed(term[output])}" for name, term in explanation.others.items())
+        text += f" = bias {signed(explanation.bias[output])}{terms} and shares {signed(shares)}"
     return text
 
 
@@ -92,6 +93,7 @@ def explanation_dict(explanation: Explanation, graphs: GraphSet, objective: Obje
         "shares": None if shares is None else _numbers(shares),
         "shares_of_levels": None if shares is None else _numbers(shares.sum(axis=0)),
         "shares_of_nodes": None if shares is None else _numbers(shares.sum(axis=1)),
+        "others": {name: float(term[output]) for name, term in explanation.others.items()},
         "attention": _numbers(explanation.attention),
         "elements": symbols_of(graphs, explanation.graph),
         "residual": None if shares is None else explanation.residual,

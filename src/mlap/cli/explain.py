@@ -149,6 +149,8 @@ def _line(content: dict[str, Any]) -> str:
     line += f" = bias {content['bias']:+.3f}"
     for level, share in zip(content["levels"] or ["all"], content["shares_of_levels"], strict=True):
         line += f", level {level} {share:+.3f}" if content["levels"] else f", nodes {share:+.3f}"
+    for name, term in content["others"].items():
+        line += f", {name} {term:+.3f}"
     nodes = content["shares_of_nodes"]
     top = sorted(range(len(nodes)), key=lambda node: -abs(nodes[node]))[:3]
     elements = content["elements"] or [""] * len(nodes)

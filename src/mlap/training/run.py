@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
 import torch
 import torch_geometric
 from torch import Tensor
 
 import mlap
+from mlap.arrays import read_arrays, write_arrays
 from mlap.errors import DataError, UsageError
 from mlap.files import first_line, read_json, write_text, write_whole
 from mlap.graphs import GraphSet, Task
@@ -84,17 +84,22 @@ def read_network(path: Path, config: Mapping[str, Any]) -> tuple[GraphNetwork, O
         raise DataError(f"{path} has no {MODEL} yet: no epoch is finished", "resume", True)
     try:
         recipe = Recipe.of(config["recipe"])
-        task = Task.from_dict(config["task"])
-        targets = config["targets"]
-        objective = Objective(task, *(np.array(targets[key]) for key in ("mean", "std")) if targets else ())
-        network = build_network(recipe, task, config["features"]["nodes"], config["features"]["edges"])
+        objective = read_objective(config)
+        network = build_network(recipe, objective.task, config["features"]["nodes"], config["features"]["edges"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path / CONFIG} is damaged: {first_line(error)}") from error
     try:
-        network.load_state_dict(safetensors.torch.load_file(weights))
-    except (safetensors.SafetensorError, RuntimeError, OSError) as error:
+        network.load_state_dict({name: torch.tensor(array) for name, array in read_arrays(weights).items()})
+    except RuntimeError as error:
         raise DataError(f"{weights} is damaged or does not fit {CONFIG}: {reason(error)}") from error
     return network.eval(), objective
+
+
+def read_objective(config: Mapping[str, Any]) -> Objective:
+    """What the logits mean of the model that a configuration describes."""
+    targets = config["targets"]
+    scale = [np.array(targets[key]) for key in ("mean", "std")] if targets else []
+    return Objective(Task.from_dict(config["task"]), *scale)
 
 
 def read_result(path: Path) -> Result | None:
@@ -137,20 +142,11 @@ def config_of(
 ) -> dict[str, Any]:
     """What the `config.json` of a run says: everything that is needed to load, judge and repeat it."""
     objective = Objective.of(graphs, recipe.select_metric, recipe.class_weight)
-    source = graphs.source
     return {
         "format": FORMAT,
+        "kind": "run",
         "recipe": recipe.as_dict(),
-        "data": {
-            **({"source": None, "options": {}, "root": None} if source is None else asdict(source)),
-            "name": graphs.name,
-            "fingerprint": graphs.fingerprint,
-            "graphs": len(graphs),
-            "splits": {name: len(part) for name, part in graphs.splits.items()},
-        },
-        "task": objective.task.as_dict(),
-        "features": describe_features(graphs),
-        "targets": objective.as_dict(),
+        **config_of_data(graphs, objective),
         "initial": initial,
         "device": device,
         "threads": torch.get_num_threads(),
@@ -162,6 +158,23 @@ def config_of(
             "torch_geometric": torch_geometric.__version__,
             "numpy": np.__version__,
         },
+    }
+
+
+def config_of_data(graphs: GraphSet, objective: Objective) -> dict[str, Any]:
+    """What every model's configuration says of the data it was trained on, and of its task."""
+    source = graphs.source
+    return {
+        "data": {
+            **({"source": None, "options": {}, "root": None} if source is None else asdict(source)),
+            "name": graphs.name,
+            "fingerprint": graphs.fingerprint,
+            "graphs": len(graphs),
+            "splits": {name: len(part) for name, part in graphs.splits.items()},
+        },
+        "task": objective.task.as_dict(),
+        "features": describe_features(graphs),
+        "targets": objective.as_dict(),
     }
 
 
@@ -228,8 +241,7 @@ def remove_run(path: Path) -> None:
 
 def write_weights(path: Path, state: Mapping[str, Tensor], epoch: int) -> None:
     """Write a network's weights with the epoch they are from."""
-    metadata = {"epoch": str(epoch)}
-    write_whole(path, lambda temporary: safetensors.torch.save_file(dict(state), temporary, metadata))
+    write_arrays(path, {name: value.cpu().numpy() for name, value in state.items()}, {"epoch": str(epoch)})
 
 
 def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:

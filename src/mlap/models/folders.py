@@ -1,0 +1,42 @@
+"""The directory of a model: what lies in it, and when it may be written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mlap.errors import UsageError
+from mlap.models.calibrated import FILE as CALIBRATION
+from mlap.training.run import CONFIG, HISTORY, LAST, MODEL, RESULT, SPLITS
+
+ENSEMBLE = "ensemble.json"
+#: the files of a model, those by which it is known last: what is left of half a removal is no model
+FILES = (CALIBRATION, RESULT, LAST, MODEL, HISTORY, SPLITS, CONFIG)
+
+
+def holds_model(path: Path) -> bool:
+    """Whether a folder holds a model, finished or not."""
+    return (path / CONFIG).exists() or (path / ENSEMBLE).exists()
+
+
+def make_folder(path: Path, overwrite: bool = False) -> None:
+    """An empty folder for a model; one that holds something else is an error."""
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file, where {{field}} should be a folder", "out")
+    if holds_model(path):
+        if not overwrite:
+            raise UsageError(f"{path} already holds a model; choose another folder for {{field}}", "out")
+        remove_model(path)
+    if path.is_dir() and any(path.iterdir()):
+        raise UsageError(f"{path} is neither empty nor a model; choose another folder for {{field}}", "out")
+    path.mkdir(parents=True, exist_ok=True)
+
+
+def remove_model(path: Path) -> None:
+    """Remove the files of a model and of its members; whatever else lies in the folder stays."""
+    (path / ENSEMBLE).unlink(missing_ok=True)
+    for member in sorted(path.glob("member-*")):
+        remove_model(member)
+        if not any(member.iterdir()):
+            member.rmdir()
+    for name in FILES:
+        (path / name).unlink(missing_ok=True)
