@@ -22,8 +22,10 @@ import mlap
 from mlap.errors import DataError, UsageError, unknown
 from mlap.files import read_json, write_json
 from mlap.graphs import GraphSet, Task
+from mlap.graphs._smiles import require_rdkit
+from mlap.graphs.descriptors import check_descriptors, descriptor_names
 from mlap.models._arrays import read_arrays, write_arrays
-from mlap.models.fingerprints import check_descriptors, column_names, descriptor_names, fingerprints
+from mlap.models.fingerprints import column_names, fingerprints
 from mlap.models.forest import Forest, grow_forest
 from mlap.models.linear import Linear, fit_linear
 from mlap.models.wl import BITS, ignored_features, wl_features
@@ -253,8 +255,6 @@ def _settings(name: str, kind: str) -> dict[str, Any]:
 def _descriptors(name: str) -> tuple[str, ...]:
     if name not in _FORESTS:
         return ()
-    from mlap.graphs._smiles import require_rdkit
-
     require_rdkit()
     return descriptor_names() if _FORESTS[name].features == "morgan-descriptors" else ()
 
