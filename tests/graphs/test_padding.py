@@ -19,6 +19,7 @@ def test_a_padded_batch_is_the_batch_and_one_more_graph(drawn: tuple[Kind, list[
     graphs = pack(*drawn)
     indices = data.draw(st.lists(st.integers(0, len(graphs) - 1), max_size=7)) if len(graphs) else []
     batch = graphs.batch(indices)
+    batch.rw, batch.graph_attr = torch.rand(batch.num_nodes, 2), torch.rand(len(indices), 3)
     padded = Buckets.of(graphs).pad(batch)
     nodes, arcs = batch.num_nodes, batch.edge_index.size(1)
 
@@ -36,6 +37,8 @@ def test_a_padded_batch_is_the_batch_and_one_more_graph(drawn: tuple[Kind, list[
     for got, expected, rows in (
         (padded.x, batch.x, padded.num_nodes),
         (padded.edge_attr, batch.edge_attr, padded.edge_index.size(1)),
+        (padded.rw, batch.rw, padded.num_nodes),
+        (padded.graph_attr, batch.graph_attr, len(indices) + 1),
     ):
         if expected is None:
             assert got is None

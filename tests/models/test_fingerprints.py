@@ -8,14 +8,13 @@ from rdkit import Chem, DataStructs
 from rdkit.Chem import Descriptors, MACCSkeys, rdFingerprintGenerator
 
 from mlap.errors import DataError, UsageError
+from mlap.graphs.descriptors import check_descriptors, descriptor_names
 from mlap.models.fingerprints import (
     CHUNK,
     FEW,
     KINDS,
-    check_descriptors,
     clean,
     column_names,
-    descriptor_names,
     fingerprints,
 )
 

@@ -56,6 +56,16 @@ def test_every_field_counts_and_text_is_the_same_as_a_number(field: str, value: 
     assert run_hash(recipe, "a") != run_hash(recipe, "b")
 
 
+def test_hashes_of_recipes_without_later_options_stay() -> None:
+    """What studies of before hold, computed then: a hash that changes makes a sweep run again."""
+    assert run_hash(Recipe(), "abc") == "044f07637ab587e2"
+    assert run_hash(Recipe.paper("ogbg-molhiv", layers=3, seed=2), "0123456789abcdef") == "e6cf40540db3c4ce"
+    later = Recipe(norm="batch", optimizer="adamw", schedule="cosine", warmup=2, clip=1, select="last")
+    assert run_hash(later, "abc") == "d58003ee957478b5"
+    for option in ({"pooling": "sum"}, {"inner_norm": "batch"}, {"descriptors": True}, {"walk_features": 4}):
+        assert run_hash(Recipe(**option), "abc") != run_hash(Recipe(), "abc")
+
+
 def test_a_field_that_recipes_gain_later_keeps_old_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     class Later:
         def __init__(self, extra: int) -> None:

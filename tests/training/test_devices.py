@@ -69,10 +69,9 @@ def graph_set(kind: str = "none multiclass") -> GraphSet:
 def network(graphs: GraphSet, architecture: str = "mlap-sum", **changes: Any) -> GraphNetwork:
     """A network in double precision, without dropout."""
     torch.manual_seed(0)
-    described = describe_features(graphs)
     assert graphs.task is not None
     recipe = SMALL.replace(architecture=architecture, **changes)
-    return build_network(recipe, graphs.task, described["nodes"], described["edges"]).double()
+    return build_network(recipe, graphs.task, describe_features(graphs)).double()
 
 
 def double_batch(graphs: GraphSet, indices: Any) -> GraphBatch:

@@ -67,6 +67,10 @@ def test_values_may_be_text() -> None:
         ({"residual": "maybe"}, "residual must be true or false, got 'maybe'"),
         ({"architecture": 3}, "architecture must be a name, got 3"),
         ({"seed": -1}, "seed must be at least 0, got -1"),
+        ({"pooling": "atention"}, "unknown pooling 'atention'; did you mean 'attention'"),
+        ({"inner_norm": "graph"}, "unknown inner norm 'graph'"),
+        ({"walk_features": -1}, "walk_features must be at least 0, got -1"),
+        ({"descriptors": "yes"}, "descriptors must be true or false, got 'yes'"),
     ],
 )
 def test_a_wrong_field_is_named(fields: dict[str, object], message: str) -> None:

@@ -15,9 +15,10 @@ from mlap.errors import UsageError
 from mlap.graphs import Features, GraphSet
 from mlap.models.explanation import explain
 from mlap.nn import GraphNetwork
+from mlap.nn.batch import graphs_of
 from mlap.statistics import Summary, summarise
 from mlap.training import predict_logits
-from mlap.training.batches import evaluation_batches
+from mlap.training.batches import batch_for, evaluation_batches
 
 #: What nodes are removed from: the graph, with their edges, so that no other node hears of them; or only the readout,
 #: so that the others keep their representations and share the attention among themselves.
@@ -117,11 +118,11 @@ def _logits_without_pooling(
     logits = []
     with torch.inference_mode():
         for part in evaluation_batches(graphs, np.arange(len(graphs))):
-            batch = graphs.batch(part).to(device)
+            batch = batch_for(network, graphs, part).to(device)
             kept = torch.from_numpy(keep[graphs.node_ptr[part[0]] : graphs.node_ptr[part[-1] + 1]]).to(device)
             levels = [h[kept] for h in network.levels(batch)]
             readout = network.readout(levels, batch.batch[kept], dim_size=batch.num_graphs)
-            logits.append(network.head(readout).cpu().numpy())
+            logits.append(network.answer(readout, graphs_of(batch)).cpu().numpy())
     return np.concatenate(logits)
 
 

@@ -24,7 +24,7 @@ from torch_geometric.utils import scatter
 
 from mlap.graphs import GraphBatch, GraphSet
 from mlap.nn import GraphNetwork
-from mlap.training.batches import evaluation_batches
+from mlap.training.batches import batch_for, evaluation_batches
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ def smoothing(
     parts: list[NDArray[np.float64]] = []
     with torch.inference_mode():
         for part in evaluation_batches(graphs, indices):
-            batch = graphs.batch(part).to(device)
+            batch = batch_for(network, graphs, part).to(device)
             parts.append(np.stack([smoothness(h, batch).cpu().numpy() for h in network.levels(batch)]))
     values = np.concatenate(parts, axis=2)  # (L, 3, G)
     defined = ~np.isnan(values)

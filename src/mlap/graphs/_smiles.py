@@ -30,6 +30,7 @@ Array = NDArray[Any]
 Result = tuple[Any, tuple[Array, ...]]
 
 CHUNK = 500  # molecules: about a quarter of a second, so that a progress bar moves and the last chunks are shared well
+LARGEST = 1e30  # the largest descriptor
 FEW = 4000  # molecules that one process reads in less time than it takes to start several
 
 CHIRALITIES = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER", "misc")
@@ -155,14 +156,53 @@ def canonical(smiles: Sequence[str | None]) -> Result:
         return [None if mol is None else Chem.MolToSmiles(mol) for mol in molecules], ()
 
 
+def describe(smiles: Sequence[str | None]) -> Result:
+    """All of RDKit's two-dimensional descriptors.
+
+    Returns:
+        The indices of what is no molecule, and of the others the rows `(molecules, descriptors)` as float32. NaN
+        stands for what RDKit cannot compute. What is beyond ±1e30 (`Ipc` of large molecules) becomes that, so that
+        float32 holds it.
+    """
+    from rdkit import rdBase
+    from rdkit.Chem import Descriptors
+
+    functions = [function for _, function in Descriptors.descList]
+    invalid: list[int] = []
+    rows: list[list[float]] = []
+    with rdBase.BlockLogs():
+        for index, text in enumerate(smiles):
+            mol = _parse(text)
+            if mol is None:
+                invalid.append(index)
+            else:
+                rows.append([described(function, mol) for function in functions])
+    values = np.array(rows, np.float64).reshape(-1, len(functions))
+    return invalid, (np.clip(values, -LARGEST, LARGEST).astype(np.float32),)
+
+
+def described(function: Callable[[Any], float], mol: Any) -> float:
+    """A descriptor of a molecule; NaN where RDKit cannot compute it."""
+    try:
+        return float(function(mol))
+    except (ArithmeticError, RuntimeError, ValueError, OverflowError):  # what RDKit raises where it cannot compute one
+        return float("nan")
+
+
 JOBS: dict[str, Callable[[Sequence[str | None]], Result]] = {
     "featurise": featurise,
     "scaffolds": scaffolds,
     "canonical": canonical,
+    "describe": describe,
 }
 
 #: What a job is called while it runs.
-_DOING = {"featurise": "reading molecules", "scaffolds": "finding scaffolds", "canonical": "comparing molecules"}
+_DOING = {
+    "featurise": "reading molecules",
+    "scaffolds": "finding scaffolds",
+    "canonical": "comparing molecules",
+    "describe": "describing molecules",
+}
 
 
 def _parse(text: str | None) -> Any:
@@ -237,7 +277,7 @@ def run(
     if processes is not None and processes < 1:
         raise UsageError(f"{{field}} must be at least 1, got {processes}", field="processes")
     if processes is None:
-        processes = _cores() if len(smiles) > FEW else 1
+        processes = cores() if len(smiles) > FEW else 1
     texts = [text if isinstance(text, str) else None for text in smiles]
     chunks = [texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)]
     processes = min(processes, len(chunks)) if sys.executable else 1
@@ -250,7 +290,7 @@ def run(
             yield result
 
 
-def _cores() -> int:
+def cores() -> int:
     """The cores that this process may use, which on a shared machine are not all it has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

@@ -91,6 +91,8 @@ class GraphBatch:
     num_graphs: int
     y: Tensor | None  # (B,) class ids, or (B, targets)
     padded: bool = False  # whether the last of the B graphs is padding; `y` is then of the B - 1 others
+    rw: Tensor | None = None  # (N, k) random-walk features of the nodes, where a network asked for them
+    graph_attr: Tensor | None = None  # (B, k) features of the graphs, likewise
 
     @property
     def num_real(self) -> int:
@@ -240,8 +242,8 @@ class GraphSet:
     def batch(self, indices: Any) -> GraphBatch:
         """The graphs `indices` as one batch, assembled by vectorised slicing."""
         indices = np.asarray(indices, dtype=np.int64)
-        node_counts, ptr, node_rows = _rows(self.node_ptr, indices)
-        edge_counts, _, edge_rows = _rows(self.edge_ptr, indices)
+        node_counts, ptr, node_rows = rows_of_graphs(self.node_ptr, indices)
+        edge_counts, _, edge_rows = rows_of_graphs(self.edge_ptr, indices)
 
         num_edges = len(edge_rows)
         offsets = ptr[:-1].repeat(edge_counts)
@@ -281,8 +283,8 @@ class GraphSet:
     def subset(self, indices: Any) -> GraphSet:
         """The graphs `indices`, in that order, as a set of their own, without splits."""
         indices = np.asarray(indices, dtype=np.int64)
-        _, node_ptr, node_rows = _rows(self.node_ptr, indices)
-        _, edge_ptr, edge_rows = _rows(self.edge_ptr, indices)
+        _, node_ptr, node_rows = rows_of_graphs(self.node_ptr, indices)
+        _, edge_ptr, edge_rows = rows_of_graphs(self.edge_ptr, indices)
 
         def rows_of(features: Features | None, rows: Array) -> Features | None:
             return None if features is None else dataclasses.replace(features, values=features.values[rows])
@@ -474,7 +476,7 @@ def spans(
     return counts, chosen, starts - chosen[:-1]
 
 
-def _rows(
+def rows_of_graphs(
     pointer: NDArray[np.int64], indices: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """How many rows each of the chosen graphs has, the pointer of these graphs alone, and all their rows."""

@@ -66,6 +66,8 @@ class Buckets:
             num_nodes=most_nodes,
             num_graphs=batch.num_graphs + 1,
             padded=True,
+            rw=_with_zeros(batch.rw, free_nodes),
+            graph_attr=_with_zeros(batch.graph_attr, 1),
         )
 
 

@@ -27,7 +27,9 @@ from mlap.arrays import read_arrays, write_arrays
 from mlap.errors import DataError, UsageError, unknown
 from mlap.files import write_json
 from mlap.graphs import GraphSet, Task
-from mlap.models.fingerprints import check_descriptors, column_names, descriptor_names, fingerprints
+from mlap.graphs._smiles import require_rdkit
+from mlap.graphs.descriptors import check_descriptors, descriptor_names
+from mlap.models.fingerprints import column_names, fingerprints
 from mlap.models.folders import holds_model, make_folder
 from mlap.models.forest import Forest, grow_forest
 from mlap.models.linear import Linear, fit_linear
@@ -362,8 +364,6 @@ def _settings(name: str, kind: str) -> dict[str, Any]:
 def _descriptors(name: str) -> tuple[str, ...]:
     if name not in _FORESTS:
         return ()
-    from mlap.graphs._smiles import require_rdkit
-
     require_rdkit()
     return descriptor_names() if _FORESTS[name].features == "morgan-descriptors" else ()
 

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from mlap.graphs import GraphSet
 from mlap.nn import GraphNetwork, JumpReadout, MultiLevelAttentionPooling, Terms
 from mlap.nn.batch import graphs_of
-from mlap.training.batches import evaluation_batches
+from mlap.training.batches import batch_for, evaluation_batches
 
 Floats = NDArray[np.floating[Any]]
 
@@ -178,7 +178,7 @@ def explain(
     """
     network.eval()
     for part in evaluation_batches(graphs, np.asarray(indices, dtype=np.int64)):
-        batch = graphs.batch(part)
+        batch = batch_for(network, graphs, part)
         ptr = batch.ptr.tolist()
         with torch.inference_mode():  # not around the yield, where it would hold for the caller's code too
             found = decompose(network, batch.to(device))

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from mlap.errors import DataError, UsageError, unknown
+from mlap.errors import DataError, unknown
+from mlap.graphs._smiles import LARGEST, described
+from mlap.graphs.descriptors import descriptor_names
 
 BITS = 2048
 RADIUS = 2
@@ -23,17 +25,9 @@ KEYS = 167
 CHUNK = 256
 #: molecules that one process reads in less time than it takes to start several
 FEW = 2 * CHUNK
-LARGEST = 1e30
 
 #: A row as pairs of column and value.
 Row = tuple[list[int], list[float]]
-
-
-def descriptor_names() -> tuple[str, ...]:
-    """The names of the two-dimensional descriptors of the RDKit that is installed, in its order."""
-    from rdkit.Chem import Descriptors
-
-    return tuple(name for name, _ in Descriptors.descList)
 
 
 def column_names(kind: str, descriptors: Sequence[str] | None = None) -> tuple[str, ...]:
@@ -116,7 +110,7 @@ def _morgan_descriptors(names: Sequence[str] | None) -> Callable[[Any], Row]:
 
     def row(molecule: Any) -> Row:
         counts: dict[int, int] = generator.GetCountFingerprint(molecule).GetNonzeroElements()
-        described = clean([_describe(function, molecule) for function in chosen])
+        described = clean([described(function, molecule) for function in chosen])
         present = np.flatnonzero(described)
         columns = [*sorted(counts), *(present + BITS).tolist()]
         return columns, [*(counts[bit] for bit in sorted(counts)), *described[present].tolist()]
@@ -153,24 +147,6 @@ def clean(values: Sequence[float]) -> NDArray[np.float32]:
     return np.clip(np.nan_to_num(np.array(values, np.float64), nan=0.0), -LARGEST, LARGEST).astype(np.float32)
 
 
-def _describe(function: Callable[[Any], float], molecule: Any) -> float:
-    try:
-        return float(function(molecule))
-    except (ArithmeticError, RuntimeError, ValueError, OverflowError):  # what RDKit raises where it cannot compute one
-        return float("nan")
-
-
 def _check(kind: str) -> None:
     if kind not in KINDS:
         raise unknown("kind of fingerprint", kind, KINDS, "kind")
-
-
-def check_descriptors(names: Sequence[str]) -> None:
-    """Raise unless the RDKit that is installed has these descriptors."""
-    import rdkit
-
-    if missing := sorted(set(names) - set(descriptor_names())):
-        raise UsageError(
-            f"the model needs {len(missing)} descriptors that RDKit {rdkit.__version__} does not have, such as "
-            f"{missing[0]!r}; install the version that the model was made with"
-        )

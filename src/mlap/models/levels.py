@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mlap.graphs import GraphSet
 from mlap.nn import GraphNetwork, MultiLevelAttentionPooling
-from mlap.training.batches import evaluation_batches
+from mlap.training.batches import batch_for, evaluation_batches
 
 Floats = NDArray[np.float32]
 
@@ -61,7 +61,7 @@ def level_representations(
     done = 0
     with torch.inference_mode():
         for part in evaluation_batches(graphs, indices):
-            trace = network.trace(graphs.batch(part).to(device))
+            trace = network.trace(batch_for(network, graphs, part).to(device))
             if done == 0:
                 level_wise = np.empty((len(indices), num_levels, trace.pooled[0].size(1)), np.float32)
                 aggregate = np.empty((len(indices), trace.graphs.size(1)), np.float32)

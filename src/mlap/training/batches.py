@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from mlap.graphs import Buckets, GraphBatch, GraphSet, ResidentGraphs
+from mlap.graphs.descriptors import descriptors_of
 from mlap.graphs.resident import fits
+from mlap.graphs.walks import walks_of
+from mlap.nn import GraphNetwork
 from mlap.training import parallel
+from mlap.training.descriptor_head import DescriptorHead
 
 #: nodes and arcs in one batch of an evaluation: enough to keep a processor busy, little enough for its memory
 EVALUATION_ROWS = 15_000
@@ -28,9 +34,13 @@ class Batches:
         graphs: the set.
         device: where batches are wanted.
         pad: whether those for training are padded to a few shapes, see `Buckets`.
+        network: what they are for, which may read more than the graphs themselves; see `batch_for`.
     """
 
-    def __init__(self, graphs: GraphSet, device: torch.device, pad: bool = False) -> None:
+    def __init__(
+        self, graphs: GraphSet, device: torch.device, pad: bool = False, network: GraphNetwork | None = None
+    ) -> None:
+        self.network = network
         self.graphs = graphs
         self.device = device
         self.source = ResidentGraphs(graphs, device) if device.type != "cpu" and fits(graphs, device) else graphs
@@ -39,7 +49,7 @@ class Batches:
 
     def for_training(self, indices: NDArray[np.int64]) -> GraphBatch:
         """The given graphs as one batch."""
-        batch = self.source.batch(indices)
+        batch = self._batch(indices)
         if self.buckets is not None:
             batch = self.buckets.pad(batch)
         return batch.to(self.device)
@@ -49,10 +59,32 @@ class Batches:
         if split in self.kept:
             return self.kept[split]
         indices = parallel.share(self.graphs.split(split))
-        batches = (self.source.batch(part).to(self.device) for part in evaluation_batches(self.graphs, indices))
+        batches = (self._batch(part).to(self.device) for part in evaluation_batches(self.graphs, indices))
         if len(indices) * _rows_per_graph(self.graphs) > KEPT_ROWS:
             return batches
         return self.kept.setdefault(split, list(batches))
+
+    def _batch(self, indices: NDArray[np.int64]) -> GraphBatch:
+        batch = self.source.batch(indices)
+        return batch if self.network is None else _with_features(self.network, self.graphs, indices, batch)
+
+
+def batch_for(network: GraphNetwork, graphs: GraphSet, indices: NDArray[np.int64]) -> GraphBatch:
+    """Graphs of a set as one batch, with everything that the network reads."""
+    return _with_features(network, graphs, indices, graphs.batch(indices))
+
+
+def _with_features(
+    network: GraphNetwork, graphs: GraphSet, indices: NDArray[np.int64], batch: GraphBatch
+) -> GraphBatch:
+    """The batch with those features beside which the network was built for and which are made from the graphs."""
+    if isinstance(network.walk_encoder, nn.Linear):
+        walks = walks_of(graphs, indices, network.walk_encoder.in_features)
+        batch = dataclasses.replace(batch, rw=torch.from_numpy(walks).to(batch.ptr.device))
+    if isinstance(network.graph_head, DescriptorHead):
+        described = descriptors_of(graphs, indices, network.graph_head.names)
+        batch = dataclasses.replace(batch, graph_attr=torch.from_numpy(described).to(batch.ptr.device))
+    return batch
 
 
 def evaluation_batches(graphs: GraphSet, indices: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:

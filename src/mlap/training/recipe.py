@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlap.errors import UsageError, unknown
-from mlap.names import ARCHITECTURES, BACKBONES, METRICS, NORMS
+from mlap.names import ARCHITECTURES, BACKBONES, METRICS, NORMS, POOLINGS
 from mlap.paper import PROTOCOLS
 
 #: field → the names it takes
@@ -17,6 +17,9 @@ _NAMES: dict[str, Collection[str]] = {
     "architecture": ARCHITECTURES,
     "backbone": BACKBONES,
     "norm": NORMS,
+    "pooling": POOLINGS,
+    "inner_norm": ("none", "batch"),
+    "head": ("linear", "mlp"),
     "optimizer": ("adam", "adamw"),
     "schedule": ("step", "cosine"),
     "select": ("best", "last"),
@@ -28,6 +31,7 @@ _RANGES = {
     "layers": (1, 1000),
     "width": (1, 100_000),
     "dropout": (0, 1),
+    "walk_features": (0, 1000),
     "epochs": (1, 1_000_000),
     "batch_size": (1, 10_000_000),
     "lr": (0, 100),
@@ -70,6 +74,15 @@ class Recipe:
         patience: stop after so many epochs without a better validation score; 0 to train them all.
         class_weight: `balanced` weighs every class by the inverse of its share among the training labels.
         select_metric: the score that selects epochs; empty for the data set's own.
+        pooling: how nodes become one vector; one of `mlap.names.POOLINGS`.
+        inner_norm: `none`, or `batch`: BatchNorm inside of the two-layer network of each `gin` layer, as OGB has it.
+        input_level: whether the encoded nodes are a level too, level 0.
+        virtual_node: whether each graph has a node that hears and tells all others, see `mlap.nn.VirtualNode`. Shares
+            stay exact, but a level is no locality any more: from level 2 on, every node has heard of the whole graph.
+        head: `linear`, or `mlp`, of which there are no exact shares.
+        walk_features: the length of the longest random walk whose chance to end where it began is a feature of each
+            node, see `mlap.graphs.walks`; 0 for none.
+        descriptors: whether RDKit's descriptors of molecules are a term of the logits, see `DescriptorHead`.
 
     Example:
         >>> Recipe.paper("ogbg-molhiv", layers=3).lr
@@ -103,6 +116,13 @@ class Recipe:
     patience: int = 0
     class_weight: str = "none"
     select_metric: str = ""
+    pooling: str = "attention"
+    inner_norm: str = "none"
+    input_level: bool = False
+    virtual_node: bool = False
+    head: str = "linear"
+    walk_features: int = 0
+    descriptors: bool = False
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

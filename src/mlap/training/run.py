@@ -33,14 +33,19 @@ from mlap.arrays import read_arrays, write_arrays
 from mlap.errors import DataError, UsageError
 from mlap.files import first_line, read_json, write_text, write_whole
 from mlap.graphs import GraphSet, Task
+from mlap.graphs.descriptors import descriptor_names
+from mlap.graphs.molecules import are_molecules
 from mlap.nn import GraphNetwork, graph_network
 from mlap.provenance import source_id
+from mlap.training.descriptor_head import DescriptorHead
 from mlap.training.objective import Objective
 from mlap.training.recipe import Recipe
 
 FORMAT = 1
 CONFIG, HISTORY, MODEL, LAST, RESULT = "config.json", "history.csv", "model.safetensors", "last.ckpt", "result.json"
 SPLITS = "splits.json"
+
+_DEFAULT = Recipe()
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ def read_network(path: Path, config: Mapping[str, Any]) -> tuple[GraphNetwork, O
     try:
         recipe = Recipe.of(config["recipe"])
         objective = read_objective(config)
-        network = build_network(recipe, objective.task, config["features"]["nodes"], config["features"]["edges"])
+        network = build_network(recipe, objective.task, config["features"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path / CONFIG} is damaged: {first_line(error)}") from error
     try:
@@ -147,6 +152,7 @@ def config_of(
         "kind": "run",
         "recipe": recipe.as_dict(),
         **config_of_data(graphs, objective),
+        "features": describe_features(graphs, recipe),
         "initial": initial,
         "device": device,
         "threads": torch.get_num_threads(),
@@ -178,30 +184,50 @@ def config_of_data(graphs: GraphSet, objective: Objective) -> dict[str, Any]:
     }
 
 
-def build_network(recipe: Recipe, task: Task, nodes: Any, edges: Any) -> GraphNetwork:
-    """The network of a recipe for items of the given descriptions (see `mlap.nn.graph_network`)."""
-    return graph_network(
+def build_network(recipe: Recipe, task: Task, features: Mapping[str, Any]) -> GraphNetwork:
+    """The network of a recipe for graphs with the features that `describe_features` describes."""
+    network = graph_network(
         recipe.architecture,
         num_layers=recipe.layers,
         channels=recipe.width,
         out_channels=task.num_outputs,
-        nodes=nodes,
-        edges=edges,
+        nodes=features["nodes"],
+        edges=features["edges"],
         backbone=recipe.backbone,
         norm=recipe.norm,
         dropout=recipe.dropout,
         residual=recipe.residual,
+        pooling=recipe.pooling,
+        inner_norm=recipe.inner_norm,
+        input_level=recipe.input_level,
+        virtual_node=recipe.virtual_node,
+        head=recipe.head,
+        walk_features=recipe.walk_features,
     )
+    if features.get("descriptors"):
+        network.graph_head = DescriptorHead(features["descriptors"], task.num_outputs)
+    return network
 
 
-def describe_features(graphs: GraphSet) -> dict[str, Any]:
-    """What the nodes and edges of a set are like, as `graph_network` takes it and JSON keeps it."""
+def describe_features(graphs: GraphSet, recipe: Recipe = _DEFAULT) -> dict[str, Any]:
+    """What the network of a recipe reads of a set, as `graph_network` takes it and JSON keeps it.
+
+    `nodes` and `edges` are described as `mlap.nn.encoders.FeatureSizes`; `descriptors` are names, if there are any.
+    """
     described: dict[str, Any] = {}
     for kind, features in (("nodes", graphs.node_features), ("edges", graphs.edge_features)):
         if features is None:
             described[kind] = None
         else:
             described[kind] = list(features.cardinalities) if features.cardinalities else features.num_columns
+    if recipe.descriptors:
+        if not are_molecules(graphs):
+            raise UsageError(
+                f"{{field}} are those of molecules, and {graphs.name} has no SMILES to compute them from",
+                "descriptors",
+                False,
+            )
+        described["descriptors"] = list(descriptor_names())
     return described
 
 
@@ -214,6 +240,8 @@ def check_fits(config: Mapping[str, Any], graphs: GraphSet) -> None:
                 f"{graphs.name} does not fit the network: its {kind} have {_features(given[kind])}, "
                 f"but the network was trained on {config['data']['name']} with {_features(trained[kind])}"
             )
+    if trained.get("descriptors") and not are_molecules(graphs):
+        raise DataError(f"{graphs.name} does not fit the network, which needs SMILES to compute descriptors from")
 
 
 def _features(described: Any) -> str:

@@ -1,0 +1,72 @@
+"""Descriptors against RDKit's own, one molecule at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rdkit", reason="descriptors need RDKit")
+
+from rdkit import Chem
+from rdkit.Chem import Descriptors
+
+from mlap.errors import DataError, UsageError
+from mlap.graphs import descriptors as module
+from mlap.graphs import molecules, synthetic
+from mlap.graphs.descriptors import descriptor_names, descriptors, descriptors_of
+
+# A metal has no partial charges (NaN); Ipc of a long chain is beyond float32.
+SMILES = ["CCO", "c1ccccc1C(=O)O", "[Fe]", "C" * 300, "C[C@H](N)C(=O)O"]
+
+
+def test_they_are_rdkits() -> None:
+    found = descriptors(SMILES)
+    assert found.dtype == np.float32
+    for row, text in zip(found, SMILES, strict=True):
+        described = Descriptors.CalcMolDescriptors(Chem.MolFromSmiles(text), missingVal=float("nan"))
+        expected = np.clip([described[name] for name in descriptor_names()], -1e30, 1e30)
+        np.testing.assert_array_equal(row, expected.astype(np.float32))
+    assert np.isnan(found[2]).any()
+    assert not np.isinf(found).any()
+
+
+def test_no_molecules() -> None:
+    assert descriptors([]).shape == (0, len(descriptor_names()))
+
+
+def test_several_processes_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    texts = ["".join(rng.choice(list("CNOS"), size=rng.integers(1, 4))) for _ in range(module.FEW + 20)]
+    monkeypatch.setattr(module._smiles, "cores", lambda: 2)
+    many = descriptors(texts)
+    monkeypatch.setattr(module._smiles, "cores", lambda: 1)
+    np.testing.assert_array_equal(many, descriptors(texts))
+
+
+def test_rows_of_a_set_and_the_order_of_names() -> None:
+    graphs = molecules(SMILES).graphs
+    names = ("TPSA", "MolWt")
+    found = descriptors_of(graphs, np.array([4, 0, 4]), names)
+    every = descriptors(SMILES)
+    columns = [descriptor_names().index(name) for name in names]
+    np.testing.assert_array_equal(found, every[[4, 0, 4]][:, columns])
+    np.testing.assert_array_equal(descriptors_of(graphs, np.array([1, 0]), descriptor_names()), every[[1, 0]])
+
+
+def test_a_molecule_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = molecules(SMILES).graphs
+    asked: list[str] = []
+    real = module.descriptors
+    monkeypatch.setattr(module, "descriptors", lambda smiles: (asked.extend(smiles), real(smiles))[1])
+    for indices in ([0, 1], [1, 2, 2], [0]):
+        descriptors_of(graphs, np.array(indices), descriptor_names())
+    assert asked == SMILES[:3]
+
+
+def test_mistakes() -> None:
+    with pytest.raises(DataError, match=r"molecule 1 .*C1CC"):
+        descriptors(["CCO", "C1CC"])
+    with pytest.raises(UsageError, match="no SMILES"):
+        descriptors_of(synthetic(graphs_per_class=1), np.array([0]), descriptor_names())
+    with pytest.raises(UsageError, match="NoSuchDescriptor"):
+        descriptors_of(molecules(["C"]).graphs, np.array([0]), ("NoSuchDescriptor",))
