@@ -44,6 +44,7 @@ JOINS: dict[str, Part] = {
 #: ways to pool nodes. A class is made with `(in_channels, hidden_channels)`; see `mlap.nn.Pooling`.
 POOLINGS: dict[str, Part] = {
     "attention": Part("mlap.nn.pooling:AttentionPooling", "the mean weighted by softmax attention, as in the paper"),
+    "attention-n": Part("mlap.nn.pooling:AttentionSumPooling", "attention times the number of nodes, which can count"),
     "mean": Part("mlap.nn.pooling:MeanPooling", "the mean of the nodes"),
     "sum": Part("mlap.nn.pooling:SumPooling", "the sum of the nodes"),
     "max": Part("mlap.nn.pooling:MaxPooling", "the largest value in each channel; without exact shares"),

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from mlap import kernels
 from mlap.graphs import synthetic
 from mlap.names import ARCHITECTURES, POOLINGS
-from mlap.nn import NORMS, AttentionPooling, Dropout, GatedSumPooling, graph_network
+from mlap.nn import NORMS, AttentionPooling, AttentionSumPooling, Dropout, GatedSumPooling, graph_network
 from mlap.nn.backbone import Backbone
 from mlap.nn.convs import GINLayer
 from mlap.nn.encoders import ConstantEncoder
@@ -318,8 +318,8 @@ def test_it_does_not_matter_where_arrays_lie() -> None:
     arcs = [np.arange(nodes), *gin.sort_arcs(source, target, nodes)]
     kinds, factor, zero = np.empty(0, np.int64), np.float32(1.5), np.zeros_like
     for kernel, arguments, outputs in (
-        (attention._soft, [x, scores, ptr, zero(graphs), zero(scores)], (3, 4)),
-        (attention._soft_backward, [graphs, scores, x, abs(others), ptr, zero(x), zero(scores)], (5, 6)),
+        (attention._soft, [x, scores, ptr, True, zero(graphs), zero(scores)], (4, 5)),
+        (attention._soft_backward, [graphs, scores, x, abs(others), ptr, True, zero(x), zero(scores)], (6, 7)),
         (attention._score, [x, bias, weight, bias[:1], zero(scores)], (0, 4)),
         (
             gin._collect_backward,
@@ -344,9 +344,10 @@ def test_it_does_not_matter_where_arrays_lie() -> None:
             assert len(results) == 1, (kernel, near, output)
 
 
-@pytest.mark.parametrize("pooling", [AttentionPooling, GatedSumPooling])
+@pytest.mark.parametrize("pooling", [AttentionPooling, AttentionSumPooling, GatedSumPooling])
 def test_weights_have_a_gradient_of_their_own(pooling: type[AttentionPooling]) -> None:
     from mlap.kernels.attention import attend
+    from mlap.kernels.run import WEIGHINGS
 
     torch.manual_seed(0)
     module = pooling(3).double()
@@ -354,10 +355,10 @@ def test_weights_have_a_gradient_of_their_own(pooling: type[AttentionPooling]) -
     ptr = torch.tensor([0, 3, 3, 7])
     index = torch.tensor([0, 0, 0, 2, 2, 2, 2])
     gate = tuple(module.gate.parameters())
-    softmax = pooling is AttentionPooling
-    assert torch.autograd.gradcheck(lambda x: attend(x, ptr, gate, softmax), (x,))
+    how = WEIGHINGS[pooling]
+    assert torch.autograd.gradcheck(lambda x: attend(x, ptr, gate, how), (x,))
     plain = module(x, index, None, 3, return_weights=True)
-    for got, expected in zip(attend(x, ptr, gate, softmax), plain, strict=True):
+    for got, expected in zip(attend(x, ptr, gate, how), plain, strict=True):
         torch.testing.assert_close(got, expected)
 
 

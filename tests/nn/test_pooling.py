@@ -192,6 +192,7 @@ def test_every_pooling_is_its_formula(name: str) -> None:
         gates = [float(reference.two_layers(reference.under(parameters, "gate"), row)[0]) for row in rows if parameters]
         expected = {
             "attention": lambda gates=gates: reference.softmax(gates),
+            "attention-n": lambda gates=gates: [len(gates) * a for a in reference.softmax(gates)],
             "gated-sum": lambda gates=gates: list(reference.sigmoid(gates)),
             "mean": lambda own=own: [1 / len(own)] * len(own),
             "sum": lambda own=own: [1.0] * len(own),
@@ -209,12 +210,17 @@ def test_gradients_of_every_pooling(name: str) -> None:
     assert torch.autograd.gradcheck(lambda x, *_: pooling(x, index, dim_size=5), (x, *pooling.parameters()))
 
 
-def test_a_gated_sum_can_count_and_attention_cannot() -> None:
-    x = torch.ones(5, 3)
-    index = torch.tensor([0, 0, 0, 0, 1])
-    attention, gated = named_pooling("attention", 3)(x, index), named_pooling("gated-sum", 3)(x, index)
-    close(attention[0], attention[1], 1e-6)
-    close(gated[0], 4 * gated[1], 1e-6)
+@pytest.mark.parametrize(("name", "times"), [("attention", 1), ("mean", 1), ("attention-n", 4), ("gated-sum", 4)])
+def test_a_sum_can_count_and_a_mean_cannot(name: str, times: int) -> None:
+    graphs = named_pooling(name, 3)(torch.ones(5, 3), torch.tensor([0, 0, 0, 0, 1]))
+    close(graphs[0], times * graphs[1], 1e-6)
+
+
+def test_even_attention_times_the_number_of_nodes_is_the_sum() -> None:
+    pooling = named_pooling("attention-n", 3)
+    torch.nn.init.zeros_(pooling.gate[2].weight)  # type: ignore[index, union-attr]
+    x, index = torch.randn(5, 3), torch.tensor([0, 0, 0, 2, 2])
+    close(pooling(x, index), named_pooling("sum", 3)(x, index), 1e-5)
 
 
 def test_an_unknown_pooling() -> None:

@@ -1,9 +1,9 @@
-"""Poolings by a gate: softmax attention, and the gated sum."""
+"""Poolings by a gate: softmax attention, the same times the number of nodes, and the gated sum."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,27 +28,39 @@ from mlap.kernels.sharing import once_per_kind
 from mlap.kernels.threads import fork, threads_for
 
 
-def attend(x: Tensor, ptr: Tensor, gate: Sequence[Tensor], softmax: bool) -> tuple[Tensor, Tensor]:
+class Weighing(NamedTuple):
+    """What weights are made of the scores of a gate.
+
+    Args:
+        softmax: whether a weight is the softmax of the scores over the graph's nodes, or a score's sigmoid.
+        counts: whether the softmax is multiplied by the number of the graph's nodes.
+    """
+
+    softmax: bool
+    counts: bool = False
+
+
+def attend(x: Tensor, ptr: Tensor, gate: Sequence[Tensor], how: Weighing) -> tuple[Tensor, Tensor]:
     """Pool nodes `(N, c)` sorted by graph by a gate: the graphs `(B, c)` and the weight of each node `(N,)`.
 
     Args:
         x: the nodes.
         ptr: where each graph's begin.
         gate: the weights of the gate, Linear – ReLU – Linear(1).
-        softmax: whether a weight is the softmax of the gate over the graph's nodes, or the gate's sigmoid.
+        how: what weights are made of its scores.
     """
     if torch.is_grad_enabled():
-        pooled, weights = apply(_Attend, softmax, x, ptr, *gate)
+        pooled, weights = apply(_Attend, how, x, ptr, *gate)
         return pooled, weights
     scores = once_per_kind(lambda rows: _scores(rows, *gate)[1], x)
-    return _pooled(x, scores, ptr, softmax)
+    return _pooled(x, scores, ptr, how)
 
 
 class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        softmax: bool,
+        how: Weighing,
         x: Tensor,
         ptr: Tensor,
         weight: Tensor,
@@ -57,8 +69,8 @@ class _Attend(torch.autograd.Function):
         last_bias: Tensor,
     ) -> tuple[Tensor, Tensor]:
         hidden, scores = _scores(x, weight, bias, last_weight, last_bias)
-        pooled, weights = _pooled(x, scores, ptr, softmax)
-        ctx.softmax = softmax
+        pooled, weights = _pooled(x, scores, ptr, how)
+        ctx.how = how
         ctx.save_for_backward(x, ptr, weight, last_weight, hidden, weights)
         return pooled, weights
 
@@ -67,7 +79,10 @@ class _Attend(torch.autograd.Function):
         x, ptr, weight, last_weight, hidden, weights = ctx.saved_tensors
         threads = threads_for(x.numel())
         given = arrays(grad, grad_weights, x, weights, ptr)
-        grad_x, grad_scores = map(tensor, (soft_backward if ctx.softmax else gated_backward)(*given, threads))
+        if ctx.how.softmax:
+            grad_x, grad_scores = map(tensor, soft_backward(*given, ctx.how.counts, threads))
+        else:
+            grad_x, grad_scores = map(tensor, gated_backward(*given, threads))
         given = arrays(grad_scores, hidden, last_weight[0])
         grad_hidden, learned = map(tensor, score_backward(*given, threads))
         grad_last_bias = grad_scores.sum(0, keepdim=True)
@@ -83,10 +98,10 @@ def _scores(x: Tensor, weight: Tensor, bias: Tensor, last_weight: Tensor, last_b
     return hidden, tensor(score(*given, threads_for(x.numel())))
 
 
-def _pooled(x: Tensor, scores: Tensor, ptr: Tensor, softmax: bool) -> tuple[Tensor, Tensor]:
+def _pooled(x: Tensor, scores: Tensor, ptr: Tensor, how: Weighing) -> tuple[Tensor, Tensor]:
     """The pooled graphs `(B, c)` and the weights `(N,)` by the scores."""
-    if softmax:
-        pooled, weights = soft(*arrays(x, scores, ptr), threads_for(x.numel()))
+    if how.softmax:
+        pooled, weights = soft(*arrays(x, scores, ptr), how.counts, threads_for(x.numel()))
         return tensor(pooled), tensor(weights)
     opened = scores.sigmoid()
     return tensor(segment_sum(*arrays(x, opened, ptr), threads_for(x.numel()))), opened
@@ -152,17 +167,25 @@ def _score_backward(
 
 
 @compiled
-def soft(x: Array, scores: Array, ptr: Array, threads: int) -> tuple[Array, Array]:
-    """The softmax of the scores within each graph, and the mean of its rows weighted by it."""
+def soft(x: Array, scores: Array, ptr: Array, counts: bool, threads: int) -> tuple[Array, Array]:
+    """The sum of each graph's rows weighted by the softmax of the scores, or by its rows' number times that."""
     pooled = np.zeros((len(ptr) - 1, x.shape[1]), x.dtype)
     attention = np.empty_like(scores)
-    fork(_soft, len(x), threads, (x, scores, ptr, pooled, attention))
+    fork(_soft, len(x), threads, (x, scores, ptr, counts, pooled, attention))
     return pooled, attention
 
 
 @compiled
 def _soft(
-    part: int, first_node: int, last_node: int, x: Array, scores: Array, ptr: Array, pooled: Array, attention: Array
+    part: int,
+    first_node: int,
+    last_node: int,
+    x: Array,
+    scores: Array,
+    ptr: Array,
+    counts: bool,
+    pooled: Array,
+    attention: Array,
 ) -> None:
     for g in range(*graphs_between(ptr, first_node, last_node)):
         first, last = ptr[g], ptr[g + 1]
@@ -176,8 +199,9 @@ def _soft(
         for n in range(first, last):
             attention[n] = np.exp(attention[n])
         total = total_of(attention[first:last])
+        times = x.dtype.type(last - first) if counts else x.dtype.type(1)
         for n in range(first, last):
-            share = attention[n] / total
+            share = attention[n] / total * times
             attention[n] = share
             for c in range(x.shape[1]):
                 pooled[g, c] += share * x[n, c]
@@ -185,12 +209,12 @@ def _soft(
 
 @compiled
 def soft_backward(
-    grad: Array, grad_attention: Array, x: Array, attention: Array, ptr: Array, threads: int
+    grad: Array, grad_attention: Array, x: Array, attention: Array, ptr: Array, counts: bool, threads: int
 ) -> tuple[Array, Array]:
     """The gradients of `soft` for `x` and the scores."""
     out = np.empty_like(x)
     grad_scores = np.empty_like(attention)
-    fork(_soft_backward, len(x), threads, (grad, grad_attention, x, attention, ptr, out, grad_scores))
+    fork(_soft_backward, len(x), threads, (grad, grad_attention, x, attention, ptr, counts, out, grad_scores))
     return out, grad_scores
 
 
@@ -204,6 +228,7 @@ def _soft_backward(
     x: Array,
     attention: Array,
     ptr: Array,
+    counts: bool,
     out: Array,
     grad_scores: Array,
 ) -> None:
@@ -215,6 +240,8 @@ def _soft_backward(
                 out[n, c] = share * grad[g, c]
             grad_scores[n] = dot(grad[g], x[n]) + grad_attention[n]
             mean += share * grad_scores[n]
+        if counts and ptr[g] < ptr[g + 1]:
+            mean /= x.dtype.type(ptr[g + 1] - ptr[g])
         for n in range(ptr[g], ptr[g + 1]):
             grad_scores[n] = attention[n] * (grad_scores[n] - mean)
 

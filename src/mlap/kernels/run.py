@@ -14,7 +14,7 @@ from torch.nn.modules import module as torch_module
 from torch_geometric.nn import BatchNorm, GraphNorm, SumAggregation
 
 from mlap.errors import DataError
-from mlap.kernels.attention import attend, weighted_sum
+from mlap.kernels.attention import Weighing, attend, weighted_sum
 from mlap.kernels.finish import Finish, finish
 from mlap.kernels.gin import Layer, SortedArcs, gin_layer, stray_end
 from mlap.kernels.largest import largest
@@ -30,11 +30,18 @@ from mlap.nn.encoders import CategoryEncoder, ConstantEncoder, RealEncoder
 from mlap.nn.join import LSTMAttention, Max, total
 from mlap.nn.mlp import TwoLayers
 from mlap.nn.network import GraphNetwork
-from mlap.nn.pooling import AttentionPooling, GatedSumPooling, MeanPooling, SumPooling
+from mlap.nn.pooling import AttentionPooling, AttentionSumPooling, GatedSumPooling, MeanPooling, SumPooling
 from mlap.nn.readout import JumpReadout, MultiLevelAttentionPooling, Reading
 
 #: rows that an LSTM takes at a time in evaluation: what it computes for many is far larger than a processor's cache
 LSTM_ROWS = 256
+
+#: what the poolings by a gate make of its scores
+WEIGHINGS: dict[type[nn.Module], Weighing] = {
+    AttentionPooling: Weighing(softmax=True),
+    AttentionSumPooling: Weighing(softmax=True, counts=True),
+    GatedSumPooling: Weighing(softmax=False),
+}
 
 Kind = TypeVar("Kind", bound=nn.Module)
 
@@ -231,10 +238,11 @@ class Executor:
     def _pool(self, pool: nn.Module, h: Tensor) -> tuple[Tensor, Tensor]:
         """The pooled graphs `(B, c)` and the weight of each node `(N,)`."""
         if self.ptr is not None and _floats(h):
-            if untouched(pool, AttentionPooling) or untouched(pool, GatedSumPooling):
+            how = WEIGHINGS.get(type(pool))
+            if how is not None and untouched(pool, type(pool)):
                 gate = two_layers_of(pool.gate, h)
                 if gate is not None and gate.norm is None:
-                    return attend(h, self.ptr, gate.tensors, type(pool) is AttentionPooling)
+                    return attend(h, self.ptr, gate.tensors, how)
             elif untouched(pool, SumPooling) or untouched(pool, MeanPooling):
                 weights = pool.weights(h, self.g.index, self.g.dim_size)
                 return weighted_sum(h, weights, self.ptr), weights

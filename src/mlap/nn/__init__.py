@@ -8,6 +8,7 @@ from mlap.nn.join import Concat, Join, Last, LSTMAttention, Max, Projection, Sum
 from mlap.nn.network import HEADS, GraphNetwork, Trace, graph_network
 from mlap.nn.pooling import (
     AttentionPooling,
+    AttentionSumPooling,
     GatedSumPooling,
     MaxPooling,
     MeanPooling,
@@ -26,6 +27,7 @@ __all__ = [
     "HEADS",
     "NORMS",
     "AttentionPooling",
+    "AttentionSumPooling",
     "Backbone",
     "CategoryEncoder",
     "Concat",

@@ -103,6 +103,22 @@ class AttentionPooling(Pooling):
         return attention
 
 
+class AttentionSumPooling(AttentionPooling):
+    r"""Attention times the number of nodes. It can count nodes, as a mean cannot; even attention makes it their sum.
+
+    .. math::
+        h_G = N_G \sum_n a_n h_n, \qquad a_n = \mathrm{softmax}_n \left( f_\mathrm{gate}(h_n) \right)
+
+    Args:
+        in_channels: the width of what is pooled.
+        hidden_channels: the width of the gate, Linear – ReLU – Linear; twice `in_channels` unless given.
+    """
+
+    def weights(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
+        """The attention of each node, times the nodes of its graph `(N,)`; it adds up to their number."""
+        return super().weights(x, index, dim_size) * sizes(x, index, dim_size).index_select(0, index)
+
+
 class GatedSumPooling(Pooling):
     r"""The sum of the nodes that a gate lets through. It can count nodes, as attention, which is a mean, cannot.
 
@@ -137,9 +153,7 @@ class MeanPooling(Pooling):
 
     def weights(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
         """One over the number of nodes of its graph, for each node `(N,)`."""
-        ones = x.new_ones(x.size(0))
-        sizes: Tensor = scatter(ones, index, 0, dim_size)
-        return 1 / sizes.index_select(0, index)
+        return 1 / sizes(x, index, dim_size).index_select(0, index)
 
 
 class MaxPooling(Pooling):
@@ -156,6 +170,12 @@ class MaxPooling(Pooling):
         """The pooled graphs `(B, in_channels)`."""
         pooled: Tensor = scatter(x, index, 0, dim_size, reduce="max")
         return pooled
+
+
+def sizes(x: Tensor, index: Tensor, dim_size: int) -> Tensor:
+    """The number of nodes of each graph `(B,)`, in the type of `x`."""
+    counted: Tensor = scatter(x.new_ones(x.size(0)), index, 0, dim_size)
+    return counted
 
 
 def make_pooling(pooling: str | nn.Module, in_channels: int, hidden_channels: int | None = None) -> nn.Module:
