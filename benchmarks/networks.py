@@ -16,7 +16,8 @@ step is: assemble the batch, forward, loss, backward, Adam. An evaluation is the
 for one thread and on the clock for more: use more only on a machine that does nothing else. `--memory` measures instead
 the peak resident memory that training steps add, each in a process of its own; `--profile` says where the time of a
 step goes. `--recommended` takes the network for molecules that the package recommends instead of the paper's: BatchNorm
-inside and after each layer, residual connections, d = 64, batches of 64 graphs. Writes `networks.csv`, `networks_memory.csv` or `networks_profile.csv` in `research/results/`.
+inside and after each layer, residual connections, d = 64, batches of 64 graphs. Writes `networks.csv`,
+`networks_memory.csv`, `networks_profile.csv` or `networks_recommended.csv` in `research/results/`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch_geometric.nn import AttentionalAggregation, BatchNorm, GraphNorm, JumpingKnowledge, MessagePassing, global_add_pool
+from torch_geometric.nn import (
+    AttentionalAggregation,
+    BatchNorm,
+    GraphNorm,
+    JumpingKnowledge,
+    MessagePassing,
+    global_add_pool,
+)
 from torch_geometric.utils import softmax
 
 from mlap.nn import CategoryEncoder, ConstantEncoder, GraphNetwork

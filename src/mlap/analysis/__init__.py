@@ -3,6 +3,7 @@
 from mlap.analysis.embedding import Maps, tsne_maps
 from mlap.analysis.inspection import Inspection, inspect_runs, write_inspection
 from mlap.analysis.probe import ProbeRow, ProbeScores, Question, probe, questions, summarise_probes
+from mlap.analysis.pyg_explainer import ExactShares
 from mlap.analysis.smoothing import Smoothing, smoothing
 from mlap.analysis.weights import layer_weights
 from mlap.models.explanation import Decomposition, Explanation, decompose, explain
@@ -10,6 +11,7 @@ from mlap.models.levels import Levels, level_representations
 
 __all__ = [
     "Decomposition",
+    "ExactShares",
     "Explanation",
     "Inspection",
     "Levels",
