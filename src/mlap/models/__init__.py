@@ -4,10 +4,10 @@ from mlap.models.baseline import Baseline
 from mlap.models.calibrated import Calibrated
 from mlap.models.calibration import Calibration
 from mlap.models.conformal import Conformal
-from mlap.models.explanation import Decomposition, Explanation, decompose, explain
-from mlap.models.levels import Levels, level_representations
 from mlap.models.ensemble import Ensemble
 from mlap.models.evaluation import Evaluation
+from mlap.models.explanation import Decomposition, Explanation, decompose, explain
+from mlap.models.levels import Levels, level_representations
 from mlap.models.loading import load, load_run
 from mlap.models.model import Embeddings, Explanations, Model
 from mlap.models.predictions import Predictions
@@ -21,9 +21,9 @@ __all__ = [
     "Conformal",
     "Decomposition",
     "Embeddings",
-    "Explanation",
     "Ensemble",
     "Evaluation",
+    "Explanation",
     "Explanations",
     "Levels",
     "Model",
