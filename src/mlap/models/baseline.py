@@ -29,6 +29,7 @@ from mlap.files import write_json
 from mlap.graphs import GraphSet, Task
 from mlap.graphs._smiles import require_rdkit
 from mlap.graphs.descriptors import check_descriptors, descriptor_names
+from mlap.graphs.dividing import write_splits
 from mlap.models.fingerprints import column_names, fingerprints
 from mlap.models.folders import holds_model, make_folder
 from mlap.models.forest import Forest, grow_forest
@@ -48,7 +49,6 @@ from mlap.training.run import (
     read_config,
     read_objective,
     read_result,
-    write_splits,
 )
 
 Array = NDArray[Any]
