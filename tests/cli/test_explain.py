@@ -29,11 +29,26 @@ def molecule_run(mlap: Any, tmp_path: Path) -> str:
 
 
 def test_synthetic_graphs(mlap: Any, run: str, tiny: Path, tmp_path: Path) -> None:
-    answer = mlap("explain", run, tiny, "--graphs", "3,0,10-11", "--class", 7, "--out", "here", "--max", 1)
+    answer = mlap(
+        "explain",
+        run,
+        tiny,
+        "--graphs",
+        "3,0,10-11",
+        "--class",
+        7,
+        "--out",
+        "here",
+        "--max",
+        1,
+        "--atom-numbers",
+        "--threads",
+        1,
+    )
     assert answer.code == 0, answer.err
     lines = answer.out.splitlines()
-    assert [line.split(":")[0] for line in lines[:4]] == ["graph 3", "graph 0", "graph 10", "graph 11"]
-    assert "class 7, logit" in lines[0]
+    assert [line.split(":")[0] for line in lines[:4]] == ["row 3", "row 0", "row 10", "row 11"]
+    assert "; logit of class 7 " in lines[0]
     assert lines[4].startswith("4 graphs explained, 1 picture, written to here; sums are exact to")
     here = {path.name for path in (tmp_path / "here").iterdir()}
     assert here == {"explanations.csv", "explanations.json", "graph-3.svg", "graph-3.png", "graph-3.csv"}

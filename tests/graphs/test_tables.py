@@ -391,10 +391,12 @@ def test_splits_of_a_table(table: Callable[..., Table]) -> None:
     assert [len(random[name]) for name in ("train", "valid", "test")] == [32, 4, 4]
     for part in random.values():  # each molecule stands four times in the table, and in one part only
         assert {number % 10 + 10 * turn for number in part for turn in range(4)} == set(part.tolist())
-    once = table(rows(smiles=SMILES, y=[0, 1] * 5), split_seed=3).graphs.splits
+    once = table(rows(smiles=SMILES, y=[0, 1] * 5), split="random", split_seed=3).graphs.splits
     for name, expected in random_split(10, seed=3).items():
         np.testing.assert_array_equal(once[name], expected)
     other = table(text, split="stratified", split_seed=3).graphs
+    unless_told = table(text, split_seed=3).graphs
+    assert all(unless_told.split(part).tolist() == other.split(part).tolist() for part in other.splits)
     assert other.split("test").tolist() != table(text, split="stratified").graphs.split("test").tolist()
     stratified = table(text, split="stratified", split_sizes=(0.5, 0.25, 0.25)).graphs
     assert stratified.y[stratified.split("train")].sum() in (4, 5, 6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class Division:
     """How to divide a graph set. Wrong combinations are an error before any data are read.
 
     Args:
-        split: `"random"` (the default), `"stratified"` (each part has the classes in the set's proportions),
+        split: `"random"`, `"stratified"` (each part has the classes in the set's proportions),
             `"scaffold"` (no two parts share a scaffold) or `"column:NAME"` (a table's column says it).
         split_seed: random seed of a random or stratified split, 0 unless given; the others know no chance.
         split_sizes: the shares of train, valid and test.
@@ -89,6 +89,11 @@ class Division:
                 raise UsageError("{field} says which of several folds to test; say how many there are", "fold")
             if not 0 <= self.fold < self.folds:
                 raise UsageError(f"{{field}} must be 0 to {self.folds - 1}, got {self.fold}", "fold")
+
+    def of_table(self, graphs: GraphSet) -> Division:
+        """The same, where a table with one target of classes is divided by them unless told otherwise."""
+        told = self.split is not None or self.splits_file is not None
+        return self if told or not _has_one_class_each(graphs) else replace(self, split="stratified")
 
     @property
     def column(self) -> str | None:
@@ -167,8 +172,17 @@ def fold_split(
     return divide(graphs, division, processes=processes, progress=progress)
 
 
+def _has_one_class_each(graphs: GraphSet) -> bool:
+    return (
+        graphs.y is not None
+        and graphs.y.size == len(graphs)
+        and graphs.task is not None
+        and graphs.task.kind != "regression"
+    )
+
+
 def _one_class_each(graphs: GraphSet) -> NDArray[np.float64]:
-    if graphs.y is None or graphs.task is None or graphs.task.kind == "regression" or graphs.y.size != len(graphs):
+    if not _has_one_class_each(graphs):
         raise UsageError("a stratified split needs one target of classes", field="split", suggest="random")
     return np.asarray(graphs.y, dtype=np.float64).ravel()
 
