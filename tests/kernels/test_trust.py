@@ -471,7 +471,7 @@ def test_the_package_works_without_this_room(tmp_path: Path) -> None:
             pass
         else:
             sys.exit("the copy has kernels")
-        chosen = ["test_convs.py", "test_fixture.py", "test_pooling.py", "test_join.py", "test_habits.py"]
+        chosen = ["test_convs.py", "test_fixture.py", "test_join.py", "test_encoders.py"]
         sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *[{str(tests)!r} + "/" + name for name in chosen]]))
     """
     printed = run_python(code, PYTHONPATH=str(tmp_path), MLAP_KERNELS="1")
