@@ -24,7 +24,7 @@ from mlap.models.folders import make_folder
 from mlap.models.predictions import Predictions
 from mlap.plotting import csv_text
 from mlap.training import Objective
-from mlap.training.run import check_fits
+from mlap.training.run import SPLITS, check_fits
 
 Floats = NDArray[np.floating[Any]]
 
@@ -299,7 +299,11 @@ class Model:
             overwrite: whether to replace a model that is there.
         """
         path = Path(path)
+        splits = None if self.path is None else self.path / SPLITS
+        parts = splits.read_text(encoding="utf-8") if splits is not None and splits.exists() else None
         make_folder(path, overwrite)
+        if parts is not None:
+            write_text(path / SPLITS, parts)
         self.write(path)
         if self.calibrated is not None:
             self.calibrated.write(path)
