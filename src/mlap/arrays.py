@@ -33,7 +33,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], about: Mapping[str, st
     """
     # safetensors takes the memory as it lies, whatever the strides say.
     kept = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    content = safetensors.numpy.save(kept, {**(about or {}), _CHECKSUM: _digest(kept)})
+    content = safetensors.numpy.save(kept, {**(about or {}), _CHECKSUM: checksum(kept)})
 
     def write(temporary: Path) -> None:
         temporary.write_bytes(content)
@@ -46,11 +46,11 @@ def read_arrays(path: Path) -> dict[str, Array]:
     try:
         with safetensors.safe_open(path, "np") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
-            checksum = (file.metadata() or {}).get(_CHECKSUM)
+            said = (file.metadata() or {}).get(_CHECKSUM)
     except Exception as error:  # a damaged file can make the reader raise nearly anything
         raise DataError(f"{path} is damaged: {first_line(error)}") from error
-    if checksum is not None and checksum != _digest(arrays):  # files of before 0.2 have none
-        raise DataError(f"{path} is damaged: its content does not have the checksum {checksum[:12]}…; restore a copy")
+    if said is not None and said != checksum(arrays):  # files of before 0.2 have none
+        raise DataError(f"{path} is damaged: its content does not have the checksum {said[:12]}…; restore a copy")
     return arrays
 
 
@@ -63,7 +63,7 @@ def checksum_of(path: Path) -> str | None:
         raise DataError(f"{path} is damaged: {first_line(error)}") from error
 
 
-def _digest(arrays: Mapping[str, Array]) -> str:
+def checksum(arrays: Mapping[str, Array]) -> str:
     """A SHA-256 over names, types, shapes and contents."""
     found = hashlib.sha256()
     for name in sorted(arrays):

@@ -12,7 +12,20 @@ from typing import Annotated, Any
 import typer
 
 import mlap
-from mlap.cli import compare, data, embed, evaluate, explain, predict, probe, report, sweep, train
+from mlap.cli import (
+    calibrate,
+    compare,
+    data,
+    embed,
+    ensemble,
+    evaluate,
+    explain,
+    predict,
+    probe,
+    report,
+    sweep,
+    train,
+)
 from mlap.cli.spelling import spelling
 from mlap.errors import MlapError, UsageError
 from mlap.names import load_plugins
@@ -31,6 +44,8 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("explain")(explain.explain)
 app.command("embed")(embed.embed)
+app.command("ensemble")(ensemble.ensemble)
+app.command("calibrate")(calibrate.calibrate)
 app.command("probe")(probe.probe)
 app.command("sweep")(sweep.sweep)
 app.command("compare")(compare.compare)

@@ -21,11 +21,11 @@ from mlap.files import read_json, write_json
 from mlap.graphs import Task
 from mlap.models.calibration import Calibration
 from mlap.models.conformal import Conformal, Coverage, coverage_of_intervals, coverage_of_sets
+from mlap.training.run import CALIBRATION
 
 Array = NDArray[Any]
 
 FORMAT = 1
-FILE = "calibration.json"
 #: the method that leaves probabilities as they are, and makes sets only
 NONE = "none"
 
@@ -115,12 +115,12 @@ class Calibrated:
             "conformal": self.conformal.to_dict(),
             "data": self.data,
         }
-        write_json(folder / FILE, content)
+        write_json(folder / CALIBRATION, content)
 
     @classmethod
     def read(cls, folder: Path, task: Task) -> Calibrated | None:
         """What `calibration.json` of a model's directory says, if there is one; a damaged one is a `DataError`."""
-        path = folder / FILE
+        path = folder / CALIBRATION
         if not path.exists():
             return None
         content = read_json(path)

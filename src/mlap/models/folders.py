@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from mlap.errors import UsageError
-from mlap.models.calibrated import FILE as CALIBRATION
-from mlap.training.run import CONFIG, HISTORY, LAST, MODEL, RESULT, SPLITS
+from mlap.training.run import CONFIG, remove_run
 
 ENSEMBLE = "ensemble.json"
-#: the files of a model, those by which it is known last: what is left of half a removal is no model
-FILES = (CALIBRATION, RESULT, LAST, MODEL, HISTORY, SPLITS, CONFIG)
 
 
 def holds_model(path: Path) -> bool:
@@ -33,10 +30,9 @@ def make_folder(path: Path, overwrite: bool = False) -> None:
 
 def remove_model(path: Path) -> None:
     """Remove the files of a model and of its members; whatever else lies in the folder stays."""
-    (path / ENSEMBLE).unlink(missing_ok=True)
+    (path / ENSEMBLE).unlink(missing_ok=True)  # first: what is left of half a removal is no model
     for member in sorted(path.glob("member-*")):
         remove_model(member)
         if not any(member.iterdir()):
             member.rmdir()
-    for name in FILES:
-        (path / name).unlink(missing_ok=True)
+    remove_run(path)

@@ -22,9 +22,8 @@ from mlap.models.evaluation import Evaluation, evaluation
 from mlap.models.explanation import Explanation
 from mlap.models.folders import make_folder
 from mlap.models.predictions import Predictions
-from mlap.plotting import csv_text
 from mlap.training import Objective
-from mlap.training.run import check_fits
+from mlap.training.run import SPLITS, check_fits
 
 Floats = NDArray[np.floating[Any]]
 
@@ -72,6 +71,8 @@ class Embeddings:
 
             write_whole(path, lambda temporary: parquet.write_table(table(columns), temporary))
         elif path.suffix == ".csv":
+            from mlap.plotting import csv_text  # loads matplotlib
+
             rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
             write_text(path, csv_text(rows))
         else:
@@ -283,6 +284,13 @@ class Model:
         """
         graphs, indices, part = self._labelled_part(x, part or ("valid" if x is None else "all"), root)
         assert graphs.y is not None
+        if part in ("train", "all") and self.trained_on(graphs):
+            raise UsageError(
+                f"{{field}} {part!r} of {graphs.name} holds graphs that the model was trained on, which it knows "
+                "better than any other",
+                "part",
+                "valid",
+            )
         logits = self.logits(graphs, indices)
         values = self.objective.predict(torch.from_numpy(logits))
         data = {"name": graphs.name, "fingerprint": graphs.fingerprint, "part": part, "graphs": len(indices)}
@@ -299,7 +307,11 @@ class Model:
             overwrite: whether to replace a model that is there.
         """
         path = Path(path)
+        splits = None if self.path is None else self.path / SPLITS
+        parts = splits.read_text(encoding="utf-8") if splits is not None and splits.exists() else None
         make_folder(path, overwrite)
+        if parts is not None:
+            write_text(path / SPLITS, parts)
         self.write(path)
         if self.calibrated is not None:
             self.calibrated.write(path)
@@ -336,7 +348,7 @@ class Model:
         if confidence is None:
             return None
         if self.calibrated is None:
-            raise UsageError("{field} needs a calibrated model, and this one has not been calibrated", "confidence")
+            raise UsageError("{field} needs a calibrated model: calibrate this one first", "confidence")
         alpha_of(confidence)
         return self.calibrated
 

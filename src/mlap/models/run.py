@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from mlap.errors import UsageError
-from mlap.files import write_json, write_text
+from mlap.files import write_json
 from mlap.graphs import GraphSet, load_graphs
 from mlap.models.baseline import Baseline, train_baseline
 from mlap.models.explanation import Explanation, explain
@@ -27,7 +27,6 @@ from mlap.training.run import (
     HISTORY,
     MODEL,
     RESULT,
-    SPLITS,
     config_of,
     read_config,
     read_history,
@@ -106,8 +105,6 @@ class Run(Model):
 
     def write(self, path: Path) -> None:
         """Write what predicts and what is known of it; not what only resuming needs."""
-        if self.path is not None and (self.path / SPLITS).exists():
-            write_text(path / SPLITS, (self.path / SPLITS).read_text(encoding="utf-8"))
         if self.history:
             write_history(path / HISTORY, [asdict(epoch) for epoch in self.history])
         if self.result is not None:
@@ -158,7 +155,7 @@ def train(
         data: a `GraphSet`, or what `mlap.load_graphs` takes: a path, the name of a data set, SMILES, a DataFrame.
         recipe: how to train; the paper's recipe for the paper's data sets and the default one for others unless given.
         baseline: fit this simple model, one of `mlap.names.BASELINES`, instead of a network. Of the settings it takes
-            `seed` and `metric`, and `n_jobs`, the processes at work.
+            `seed` and `select_metric`, and `n_jobs`, the processes at work.
         labels: the labels, where `data` are SMILES.
         out: the run directory; nothing is written without one.
         resume: continue the run in `out` after its last finished epoch; start it if there is none. A finished run is
@@ -186,9 +183,10 @@ def train(
         if recipe is not None or init is not None:
             raise UsageError("{field} is no network: it takes neither a recipe nor weights to start from", "baseline")
         for name in settings:
-            if name not in ("seed", "metric", "n_jobs"):
+            if name not in ("seed", "select_metric", "n_jobs"):
                 raise UsageError(f"{baseline} is no network and has no {{field}}", name)
-        return train_baseline(baseline, graphs, out, resume=resume, overwrite=overwrite, **settings)
+        metric = settings.pop("select_metric", "")
+        return train_baseline(baseline, graphs, out, metric=metric, resume=resume, overwrite=overwrite, **settings)
     recipe = Recipe.preset(graphs.name, **settings) if recipe is None else recipe.replace(**settings)
     if freeze_backbone and init is None:
         raise UsageError("{field} needs a trained run to start from", "freeze_backbone")

@@ -6,6 +6,7 @@
     last.ckpt           everything needed to go on after the last finished epoch
     result.json         the scores, once training is done
     splits.json         which graphs were for training, validation and test
+    calibration.json    how true its probabilities are, if the run was calibrated
 
 `last.ckpt` is the truth while a run goes on: it holds the history and the best weights too, and the other files are
 written from it. Every file is replaced in one step, so that a process killed at any moment leaves whole files.
@@ -29,7 +30,7 @@ import torch_geometric
 from torch import Tensor
 
 import mlap
-from mlap.arrays import read_arrays, write_arrays
+from mlap.arrays import checksum, checksum_of, read_arrays, write_arrays
 from mlap.errors import DataError, UsageError
 from mlap.files import first_line, read_json, write_text, write_whole
 from mlap.graphs import GraphSet, Task
@@ -44,6 +45,8 @@ from mlap.training.recipe import Recipe
 FORMAT = 1
 CONFIG, HISTORY, MODEL, LAST, RESULT = "config.json", "history.csv", "model.safetensors", "last.ckpt", "result.json"
 SPLITS = "splits.json"
+#: what was learnt of these weights afterwards; see `mlap.models.calibrated`
+CALIBRATION = "calibration.json"
 
 _DEFAULT = Recipe()
 
@@ -263,13 +266,23 @@ def write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
 
 def remove_run(path: Path) -> None:
     """Remove the files of a run, its configuration last; whatever else lies in the folder stays."""
-    for name in (RESULT, LAST, MODEL, HISTORY, SPLITS, CONFIG):
+    for name in (CALIBRATION, RESULT, LAST, MODEL, HISTORY, SPLITS, CONFIG):
         (path / name).unlink(missing_ok=True)
 
 
 def write_weights(path: Path, state: Mapping[str, Tensor], epoch: int) -> None:
     """Write a network's weights with the epoch they are from."""
-    write_arrays(path, {name: value.cpu().numpy() for name, value in state.items()}, {"epoch": str(epoch)})
+    arrays = {name: value.cpu().numpy() for name, value in state.items()}
+    if _checksum(path) != checksum(arrays):
+        path.with_name(CALIBRATION).unlink(missing_ok=True)  # it was learnt of other weights
+    write_arrays(path, arrays, {"epoch": str(epoch)})
+
+
+def _checksum(path: Path) -> str | None:
+    try:
+        return checksum_of(path)
+    except DataError:  # there are none, or they are damaged: the new ones replace them
+        return None
 
 
 def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
