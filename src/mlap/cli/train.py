@@ -33,10 +33,11 @@ from mlap.cli.common import (
     use_threads,
 )
 from mlap.errors import UsageError
-from mlap.names import ARCHITECTURES, BACKBONES, METRICS
+from mlap.names import ARCHITECTURES, BACKBONES, METRICS, PRESETS
 from mlap.progress import training_bar
 
 if TYPE_CHECKING:
+    from mlap.graphs import GraphSet
     from mlap.models import Run
     from mlap.training import Recipe
 
@@ -48,6 +49,17 @@ def train(
             help="A data set's name (see mlap data list) or a path to your own.", show_default=False, metavar="DATASET"
         ),
     ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(PRESETS),
+            help="What to train with.  [default: recommended; paper for the paper's data sets]",
+        ),
+    ] = None,
+    time: Annotated[
+        float | None,
+        typer.Option("--time", metavar="MINUTES", help="Train for about so long: fewer epochs, if need be."),
+    ] = None,
     architecture: Annotated[
         str | None,
         typer.Option(
@@ -56,7 +68,9 @@ def train(
             help=f"{', '.join(ARCHITECTURES[:-1])} or {ARCHITECTURES[-1]}.  [default: mlap-sum]",
         ),
     ] = None,
-    layers: Annotated[int | None, typer.Option("--layers", "-l", help="Message-passing layers.  [default: 5]")] = None,
+    layers: Annotated[
+        int | None, typer.Option("--layers", "-l", help="Message-passing layers.  [default: the preset's]")
+    ] = None,
     graph_norm: Annotated[
         bool | None, typer.Option("--graph-norm/--no-graph-norm", help="GraphNorm after each layer.  [default: yes]")
     ] = None,
@@ -123,11 +137,13 @@ def train(
 ) -> None:
     """Train one network and keep the weights of its best validation epoch.
 
-    Anything you leave out is inferred, and printed. A data set of the paper is trained with the paper's recipe.
+    Anything you leave out is inferred, and printed. A data set of the paper is trained with the paper's recipe, any
+    other with the one that we recommend.
 
     \b
     Examples:
       mlap train molecules.csv --target active --split-by scaffold --out runs/mine
+      mlap train molecules.csv --preset quick
       mlap train molecules.csv --folds 5 --out runs/folds
       mlap train --resume --out runs/mine
       mlap train synthetic --architecture mlap-sum --layers 3 --graph-norm
@@ -160,7 +176,7 @@ def train(
     )
     if no_cache:
         options["cache"] = False
-    call = TrainCall(dataset, data_root, options, changes, out, resume, overwrite, init, freeze_backbone)
+    call = TrainCall(dataset, data_root, options, changes, out, resume, overwrite, init, freeze_backbone, preset, time)
     try:
         if folds is None:
             answer = _train_one(call, device, compile, silent)
@@ -189,6 +205,8 @@ class TrainCall:
     overwrite: bool
     init: Path | None
     freeze_backbone: bool
+    preset: str | None = None
+    time: float | None = None
 
 
 @dataclass(frozen=True)
@@ -206,15 +224,14 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
 
     from mlap.graphs.dividing import check_parts
     from mlap.models import train as train_run
-    from mlap.training import Recipe
 
     dataset, data_root, options, recipe = _resolve(call)
     graphs = load(dataset, data_root, silent, **options)
-    if recipe is None:
-        recipe = Recipe.preset(graphs.name, **call.changes)
     if graphs.task is None:
         raise UsageError(f"{graphs.name} has no labels to train on", "targets")
     check_parts(graphs)
+    if recipe is None:
+        recipe = _chosen(call, graphs, device, silent)
     norm = {"graph": "GraphNorm", "none": "no normalisation"}.get(recipe.norm, f"{recipe.norm} normalisation")
     out = call.out or Path("runs") / graphs.name / (
         f"{recipe.architecture}-L{recipe.layers}-{recipe.norm}-s{recipe.seed}"
@@ -252,6 +269,26 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
     test = "" if result.test_score is None else f", test {label} {result.test_score:.4f}"
     line = f"epoch {result.best_epoch}: validation {label} {result.valid_score:.4f}{test}  ({out})"
     return Answer(line, {"run": str(out), "recipe": recipe.as_dict(), **asdict(result)}, run)
+
+
+def _chosen(call: TrainCall, graphs: GraphSet, device: str, silent: bool) -> Recipe:
+    """The recipe of a new run: the preset's, within the time that there is; what it will cost is said."""
+    from mlap.cli.sweep_view import duration
+    from mlap.training import parallel, recipe_for
+    from mlap.training.presets import cost_of, within
+
+    recipe = recipe_for(graphs, call.preset, **call.changes)
+    if (silent and call.time is None) or parallel.world_size() > 1:
+        return recipe
+    cost = cost_of(recipe, graphs, device)
+    if call.time is not None:
+        fitted, _ = within(call.time, recipe, cost, 1)
+        if fitted != recipe:
+            note(f"{fitted.epochs} instead of {recipe.epochs} epochs, to end within {call.time:g} minutes", silent)
+        cost = dataclasses.replace(cost, network=cost.network * fitted.epochs / recipe.epochs)
+        recipe = fitted
+    note(f"this will take about {duration(cost.seconds())}", silent)
+    return recipe
 
 
 def _train_folds(call: TrainCall, folds: int, device: str, compile: bool, silent: bool) -> Answer:

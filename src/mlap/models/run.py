@@ -17,7 +17,7 @@ from mlap.models.levels import level_representations
 from mlap.models.model import Floats, Model
 from mlap.nn import GraphNetwork
 from mlap.progress import shows_progress, training_bar
-from mlap.training import Epoch, InitialWeights, Objective, Recipe, Result, parallel, predict_logits
+from mlap.training import Epoch, InitialWeights, Objective, Recipe, Result, parallel, predict_logits, recipe_for
 from mlap.training import train as train_network
 from mlap.training.run import config_of, read_config, read_history, read_network, read_result
 
@@ -92,6 +92,7 @@ def train(
     data: Any,
     recipe: Recipe | None = None,
     *,
+    preset: str | None = None,
     labels: Any = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -112,7 +113,9 @@ def train(
 
     Args:
         data: a `GraphSet`, or what `mlap.load_graphs` takes: a path, the name of a data set, SMILES, a DataFrame.
-        recipe: how to train; the paper's recipe for the paper's data sets and the default one for others unless given.
+        recipe: how to train; a preset unless given.
+        preset: `recommended`, `quick` or `paper`; unless given, the paper's recipe for the paper's data sets, and the
+            recommended one for others.
         labels: the labels, where `data` are SMILES.
         out: the run directory; nothing is written without one.
         resume: continue the run in `out` after its last finished epoch; start it if there is none. A finished run is
@@ -136,7 +139,9 @@ def train(
     graphs = data if isinstance(data, GraphSet) else load_graphs(data, **({} if labels is None else {"labels": labels}))
     if graphs.task is None:
         raise UsageError(f"{graphs.name} has no labels to train on", "labels")
-    recipe = Recipe.preset(graphs.name, **settings) if recipe is None else recipe.replace(**settings)
+    if recipe is not None and preset is not None:
+        raise UsageError("a recipe says it all: give it or {field}", "preset")
+    recipe = recipe_for(graphs, preset, **settings) if recipe is None else recipe.replace(**settings)
     if freeze_backbone and init is None:
         raise UsageError("{field} needs a trained run to start from", "freeze_backbone")
     show = shows_progress(progress) and on_epoch is None and parallel.rank() == 0
