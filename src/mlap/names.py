@@ -110,6 +110,13 @@ BASELINES = {
     "wl-linear": "linear model on counts of Weisfeiler–Lehman neighbourhoods; any graphs",
 }
 
+#: ways to train a data set → what they are
+PRESETS = {
+    "recommended": "the model that we recommend",
+    "quick": "one small network for a first look",
+    "paper": "the recipe of the paper",
+}
+
 #: kinds of tasks
 TASKS = ("multiclass", "binary", "regression")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mlap.errors import DataError, UsageError
-from mlap.models.weights import LABELS_PER_MEMBER, Weights, fit_weights
+from mlap.models.weights import LABELS_PER_MEMBER, Weights, fit_group_weights, fit_weights
 
 Array = NDArray[Any]
 KINDS = ("binary", "multiclass", "regression")
@@ -114,3 +114,27 @@ def test_mistakes() -> None:
     assert raised.value.field == "logits"
     with pytest.raises(UsageError, match="binary"):
         fit_weights("binari", logits, y)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_of_a_group_weigh_the_same_and_groups_the_best_they_can(kind: str) -> None:
+    logits, y = members(kind, count=5)
+    groups = [1, 0, 1, 2, 0]
+    found = fit_group_weights(kind, logits, y, groups).values
+    assert sum(found) == pytest.approx(1)
+    assert found[0] == found[2]
+    assert found[1] == found[4]
+    least = loss(kind, found, logits, y)
+    for a, b in itertools.product(np.linspace(0, 1, 21), repeat=2):
+        if a + b <= 1:
+            other = (a / 2, b / 2, a / 2, 1 - a - b, b / 2)
+            assert least <= loss(kind, other, logits, y) + 1e-9
+
+
+def test_groups_need_labels_for_groups_only() -> None:
+    logits, y = members("regression", graphs=2 * LABELS_PER_MEMBER, count=6)
+    assert not fit_weights("regression", logits[:, :, :1], y[:, :1]).fitted
+    assert fit_group_weights("regression", logits, y, [0] * 5 + [1]).fitted
+    with pytest.raises(UsageError) as error:
+        fit_group_weights("regression", logits, y, [0, 1])
+    assert error.value.field == "groups"

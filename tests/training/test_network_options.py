@@ -138,6 +138,18 @@ def test_batches_are_about_as_large_where_their_statistics_count(number: int, si
     np.testing.assert_array_equal(np.concatenate(plain), order)
 
 
+@pytest.mark.parametrize("head", ["linear", "mlp"])
+def test_a_pooling_that_counts_starts_with_answers_of_the_usual_size(head: str) -> None:
+    graphs = synthetic(graphs_per_class=3)
+    recipe = TINY.replace(head=head, lr=0.0, epochs=1, dropout=0.0)
+    sizes = {
+        pooling: np.abs(mlap.train(graphs, recipe.replace(pooling=pooling)).logits(graphs)).mean()
+        for pooling in ("attention", "attention-n", "sum")
+    }
+    assert sizes["attention-n"] < 3 * sizes["attention"]
+    assert sizes["sum"] < 3 * sizes["attention"]
+
+
 def test_batch_normalisation_cannot_be_compiled() -> None:
     for option in ({"inner_norm": "batch"}, {"virtual_node": True}):
         with pytest.raises(UsageError) as error:

@@ -33,7 +33,7 @@ from mlap.cli.common import (
     use_threads,
 )
 from mlap.errors import UsageError
-from mlap.names import ARCHITECTURES, BACKBONES, BASELINES, METRICS
+from mlap.names import ARCHITECTURES, BACKBONES, BASELINES, METRICS, PRESETS
 from mlap.progress import steps_bar, training_bar
 
 if TYPE_CHECKING:
@@ -49,6 +49,17 @@ def train(
             help="A data set's name (see mlap data list) or a path to your own.", show_default=False, metavar="DATASET"
         ),
     ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(PRESETS),
+            help="What to train with.  [default: recommended; paper for the paper's data sets]",
+        ),
+    ] = None,
+    time: Annotated[
+        float | None,
+        typer.Option("--time", metavar="MINUTES", help="Train for about so long: fewer epochs, if need be."),
+    ] = None,
     architecture: Annotated[
         str | None,
         typer.Option(
@@ -57,7 +68,9 @@ def train(
             help=f"{', '.join(ARCHITECTURES[:-1])} or {ARCHITECTURES[-1]}.  [default: mlap-sum]",
         ),
     ] = None,
-    layers: Annotated[int | None, typer.Option("--layers", "-l", help="Message-passing layers.  [default: 5]")] = None,
+    layers: Annotated[
+        int | None, typer.Option("--layers", "-l", help="Message-passing layers.  [default: the preset's]")
+    ] = None,
     graph_norm: Annotated[
         bool | None, typer.Option("--graph-norm/--no-graph-norm", help="GraphNorm after each layer.  [default: yes]")
     ] = None,
@@ -132,11 +145,13 @@ def train(
 ) -> None:
     """Train one network and keep the weights of its best validation epoch.
 
-    Anything you leave out is inferred, and printed. A data set of the paper is trained with the paper's recipe.
+    Anything you leave out is inferred, and printed. A data set of the paper is trained with the paper's recipe, any
+    other with the one that we recommend.
 
     \b
     Examples:
       mlap train molecules.csv --target active --split-by scaffold --out runs/mine
+      mlap train molecules.csv --preset quick
       mlap train molecules.csv --folds 5 --out runs/folds
       mlap train molecules.csv --members 5 --out runs/five
       mlap train molecules.csv --baseline rf-morgan --out runs/forest
@@ -173,7 +188,9 @@ def train(
         options["cache"] = False
     if (baseline is not None) + (members is not None) + (init is not None) > 1 or (members and folds):
         raise UsageError("of a baseline, several members, folds of them and a run to start from, choose one")
-    call = TrainCall(dataset, data_root, options, changes, out, resume, overwrite, init, freeze_backbone, baseline)
+    call = TrainCall(
+        dataset, data_root, options, changes, out, resume, overwrite, init, freeze_backbone, baseline, preset, time
+    )
     try:
         if members is not None:
             answer = _train_members(call, members, device, silent)
@@ -205,6 +222,8 @@ class TrainCall:
     init: Path | None
     freeze_backbone: bool
     baseline: str | None = None
+    preset: str | None = None
+    time: float | None = None
 
 
 @dataclass(frozen=True)
@@ -222,7 +241,6 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
 
     from mlap.graphs.dividing import check_parts
     from mlap.models import train as train_run
-    from mlap.training import Recipe
 
     dataset, data_root, options, recipe = _resolve(call)
     graphs = load(dataset, data_root, silent, **options)
@@ -232,7 +250,7 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
     if call.baseline is not None:
         return _fit_baseline(call, call.baseline, graphs, silent)
     if recipe is None:
-        recipe = Recipe.preset(graphs.name, **call.changes)
+        recipe = _chosen(call, graphs, device, silent)
     norm = {"graph": "GraphNorm", "none": "no normalisation"}.get(recipe.norm, f"{recipe.norm} normalisation")
     out = call.out or Path("runs") / graphs.name / (
         f"{recipe.architecture}-L{recipe.layers}-{recipe.norm}-s{recipe.seed}"
@@ -305,14 +323,14 @@ def _train_members(call: TrainCall, members: int, device: str, silent: bool) -> 
     from mlap.cli.ensemble import ensemble_json, ensemble_lines
     from mlap.graphs.dividing import check_parts
     from mlap.study import train_ensemble
-    from mlap.training import Recipe
+    from mlap.training import Recipe, recipe_for
 
     if call.dataset is None:
         raise UsageError("{field} need a DATASET", "members")
     recipe = Recipe.of(call.changes)  # a wrong value is an error before the data are read
     graphs = load(call.dataset, call.data_root, silent, **call.options)
     check_parts(graphs)
-    recipe = Recipe.preset(graphs.name, **call.changes)
+    recipe = recipe_for(graphs, call.preset, **call.changes)
     out = call.out or Path("runs") / graphs.name / f"{recipe.architecture}-L{recipe.layers}-{recipe.norm}-x{members}"
     note(f"{members} × {recipe.architecture}, {count(recipe.layers, 'layer')}, width {recipe.width}", silent)
     note(f"writing to {out}", silent)
@@ -340,6 +358,26 @@ def _train_members(call: TrainCall, members: int, device: str, silent: bool) -> 
     )
     content = {**ensemble_json(ensemble), **{part: found.as_dict() for part, found in scores.items()}}
     return Answer(f"{count(members, 'member')}: {shown}  ({out})", content, ensemble)
+
+
+def _chosen(call: TrainCall, graphs: GraphSet, device: str, silent: bool) -> Recipe:
+    """The recipe of a new run: the preset's, within the time that there is; what it will cost is said."""
+    from mlap.cli.sweep_view import duration
+    from mlap.training import parallel, recipe_for
+    from mlap.training.presets import cost_of, within
+
+    recipe = recipe_for(graphs, call.preset, **call.changes)
+    if (silent and call.time is None) or parallel.world_size() > 1:
+        return recipe
+    cost = cost_of(recipe, graphs, device)
+    if call.time is not None:
+        fitted, _ = within(call.time, recipe, cost, 1)
+        if fitted != recipe:
+            note(f"{fitted.epochs} instead of {recipe.epochs} epochs, to end within {call.time:g} minutes", silent)
+        cost = dataclasses.replace(cost, network=cost.network * fitted.epochs / recipe.epochs)
+        recipe = fitted
+    note(f"this will take about {duration(cost.seconds())}", silent)
+    return recipe
 
 
 def _train_folds(call: TrainCall, folds: int, device: str, compile: bool, silent: bool) -> Answer:

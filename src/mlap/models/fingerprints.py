@@ -110,10 +110,10 @@ def _morgan_descriptors(names: Sequence[str] | None) -> Callable[[Any], Row]:
 
     def row(molecule: Any) -> Row:
         counts: dict[int, int] = generator.GetCountFingerprint(molecule).GetNonzeroElements()
-        described = clean([described(function, molecule) for function in chosen])
-        present = np.flatnonzero(described)
+        values = clean([described(function, molecule) for function in chosen])
+        present = np.flatnonzero(values)
         columns = [*sorted(counts), *(present + BITS).tolist()]
-        return columns, [*(counts[bit] for bit in sorted(counts)), *described[present].tolist()]
+        return columns, [*(counts[bit] for bit in sorted(counts)), *values[present].tolist()]
 
     return row
 

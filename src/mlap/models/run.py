@@ -20,7 +20,7 @@ from mlap.models.levels import level_representations
 from mlap.models.model import Floats, Model
 from mlap.nn import GraphNetwork
 from mlap.progress import shows_progress, training_bar
-from mlap.training import Epoch, InitialWeights, Objective, Recipe, Result, parallel, predict_logits
+from mlap.training import Epoch, InitialWeights, Objective, Recipe, Result, parallel, predict_logits, recipe_for
 from mlap.training import train as train_network
 from mlap.training.run import (
     CONFIG,
@@ -132,6 +132,7 @@ def train(
     data: Any,
     recipe: Recipe | None = None,
     *,
+    preset: str | None = None,
     baseline: str | None = None,
     labels: Any = None,
     out: str | Path | None = None,
@@ -153,7 +154,9 @@ def train(
 
     Args:
         data: a `GraphSet`, or what `mlap.load_graphs` takes: a path, the name of a data set, SMILES, a DataFrame.
-        recipe: how to train; the paper's recipe for the paper's data sets and the default one for others unless given.
+        recipe: how to train; a preset unless given.
+        preset: `recommended`, `quick` or `paper`; unless given, the paper's recipe for the paper's data sets, and the
+            recommended one for others.
         baseline: fit this simple model, one of `mlap.names.BASELINES`, instead of a network. Of the settings it takes
             `seed` and `select_metric`, and `n_jobs`, the processes at work.
         labels: the labels, where `data` are SMILES.
@@ -187,7 +190,9 @@ def train(
                 raise UsageError(f"{baseline} is no network and has no {{field}}", name)
         metric = settings.pop("select_metric", "")
         return train_baseline(baseline, graphs, out, metric=metric, resume=resume, overwrite=overwrite, **settings)
-    recipe = Recipe.preset(graphs.name, **settings) if recipe is None else recipe.replace(**settings)
+    if recipe is not None and preset is not None:
+        raise UsageError("a recipe says it all: give it or {field}", "preset")
+    recipe = recipe_for(graphs, preset, **settings) if recipe is None else recipe.replace(**settings)
     if freeze_backbone and init is None:
         raise UsageError("{field} needs a trained run to start from", "freeze_backbone")
     show = shows_progress(progress) and on_epoch is None and parallel.rank() == 0

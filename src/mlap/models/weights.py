@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +98,28 @@ def fit_weights(kind: str, logits: Array, y: Array) -> Weights:
     if not loss_of(values)[0] <= unit:  # a search that went astray
         values = start
     return Weights(tuple(values.tolist()), True)
+
+
+def fit_group_weights(kind: str, logits: Array, y: Array, groups: Sequence[int]) -> Weights:
+    """The weights of the least loss among those with which members of one group weigh the same.
+
+    Networks that differ in their seed alone are one group: which of them happens to be better on a few hundred labels
+    says nothing, and fewer weights need fewer labels.
+
+    Args:
+        kind: see `fit_weights`.
+        logits: see `fit_weights`.
+        y: see `fit_weights`.
+        groups: the group of each member.
+    """
+    logits = np.asarray(logits, np.float64)
+    if len(groups) != len(logits):
+        raise UsageError(f"{{field}} must be of {len(logits)} members, got {len(groups)}", field="groups")
+    names, group, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
+    means = np.stack([logits[group == number].mean(axis=0) for number in range(len(names))])
+    found = fit_weights(kind, means, y)
+    values = np.array(found.values)[group] / sizes[group]
+    return Weights(tuple(values.tolist()), found.fitted, found.note)
 
 
 def _sigmoid_loss(logits: Floats, y: Array) -> Any:

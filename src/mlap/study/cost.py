@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import platform
 import time
@@ -12,15 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from mlap.graphs import GraphSet
 from mlap.study.search import Search, propose
 from mlap.study.store import RunRecord
-from mlap.training import Recipe, train
+from mlap.training import Recipe
+from mlap.training.timing import SCORING, time_per_graph
 
-#: scoring a graph costs about this part of training on it: the forward pass of forward, backward and update
-_SCORING = 1 / 3
 #: recipes of a space, drawn at random, that are timed to say what a search will cost
 TIMED = 12
 #: fields that do not change the time of a training step
@@ -92,7 +89,7 @@ def estimate(
     usual = float(np.median([t / layers for kind in timings.values() for layers, t in kind.items()] or [0]))
     seconds = [
         (_at(timings[family(recipe)], recipe.layers) or usual * recipe.layers)
-        * (recipe.epochs * (shares["train"] + _SCORING * shares["valid"]) + _SCORING * shares["test"])
+        * (recipe.epochs * (shares["train"] + SCORING * shares["valid"]) + SCORING * shares["test"])
         for recipe in recipes
     ]
     return Cost(seconds, time.perf_counter() - began, measured)
@@ -111,46 +108,13 @@ def family(recipe: Recipe) -> Family:
     return tuple((name, value) for name, value in recipe.as_dict().items() if name not in _FREE)
 
 
-def time_per_graph(recipe: Recipe, graphs: GraphSet, device: str = "cpu", steps: int = 3) -> float:
-    """Seconds of a training step per graph in it, on one thread: the fastest of a few steps after a first one."""
-    # On a CPU the time that this process computes, whatever else the machine does meanwhile.
-    clock = time.process_time if device == "cpu" else time.perf_counter
-    ticks: list[float] = []
-
-    def on_step(step: int, _: int) -> None:
-        if device.startswith("cuda"):
-            torch.cuda.synchronize()  # a step returns before the GPU has done it
-        ticks.append(clock())
-        if step > steps or (step > 1 and ticks[-1] - ticks[0] > 0.5):
-            raise _EnoughError
-
-    order = graphs.split("train")
-    size = min(recipe.batch_size, len(order))
-    # The training graphs again and again, where there are too few for the steps.
-    order = np.resize(order, size * (steps + 1))
-    few = dataclasses.replace(graphs, splits={**graphs.splits, "train": order})
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        train(recipe.replace(epochs=1, batch_size=size), few, device=device, on_step=on_step)
-    except _EnoughError:
-        pass
-    finally:
-        torch.set_num_threads(threads)
-    return min(np.diff(ticks)) / size
-
-
-class _EnoughError(Exception):
-    """Stops a training that was started to time its steps."""
-
-
 def _from_runs(known: Iterable[RunRecord], graphs: GraphSet, device: str) -> dict[Family, dict[int, float]]:
     """Seconds per training graph by kind and depth, from the finished runs on these graphs and this machine."""
     found: dict[Family, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     shares = _shares(graphs)
     for run in known:
         if run.status == "done" and run.seconds and (run.host, run.device) == (platform.node(), device):
-            graphs_seen = (run.epochs or 1) * (shares["train"] + _SCORING * shares["valid"])
+            graphs_seen = (run.epochs or 1) * (shares["train"] + SCORING * shares["valid"])
             found[family(run.recipe)][run.layers].append(run.seconds / graphs_seen)
     timings: dict[Family, dict[int, float]] = defaultdict(dict)
     for kind, by_depth in found.items():

@@ -2,6 +2,7 @@
 
 from mlap.training.loop import InitialWeights, Trained, predict_logits, train
 from mlap.training.objective import Objective
+from mlap.training.presets import recipe_for
 from mlap.training.recipe import Recipe
 from mlap.training.run import Epoch, Result
 from mlap.training.scores import Scores
@@ -15,5 +16,6 @@ __all__ = [
     "Scores",
     "Trained",
     "predict_logits",
+    "recipe_for",
     "train",
 ]
