@@ -12,14 +12,13 @@ import torch
 from numpy.typing import NDArray
 
 from mlap.errors import DataError, UsageError
-from mlap.files import write_text, write_whole
+from mlap.files import csv_text, write_text, write_whole
 from mlap.graphs import GraphSet, Task, load_graphs
 from mlap.graphs.inputs import Inputs, read_inputs
 from mlap.graphs.molecules import ATOM_CARDINALITIES
 from mlap.graphs.progress import Progress
 from mlap.models.explanation import Explanation
 from mlap.models.predictions import Predictions
-from mlap.plotting import csv_text
 from mlap.training import Objective, Scores
 from mlap.training.run import check_fits
 from mlap.training.scores import scores
