@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mlap.errors import UsageError
 from mlap.graphs._cells import Cells, frame_cells, is_frame, texts
 from mlap.graphs._columns import choose_smiles
-from mlap.graphs._formats import is_table, iter_cells, read_cells, table_name
+from mlap.graphs._formats import STDIN, about_rows, is_table, iter_cells, read_cells, table_name
 from mlap.graphs._smiles import FEW, Readers
 from mlap.graphs.convert import holds
 from mlap.graphs.graph_set import GraphSet
@@ -25,6 +25,20 @@ from mlap.graphs.molecules import molecules as read_molecules
 from mlap.graphs.progress import Progress
 from mlap.graphs.sources import graphs_of, is_source, load_graphs
 from mlap.machines import usable_cores
+
+
+__all__ = [
+    "STDIN",
+    "Cells",
+    "Inputs",
+    "about_rows",
+    "is_table",
+    "iter_cells",
+    "iter_inputs",
+    "iter_pieces",
+    "of_cells",
+    "read_inputs",
+]
 
 
 @dataclass(frozen=True)
