@@ -1,13 +1,14 @@
 """Prediction of a million molecules and of one: `mlap predict` beside `chemprop predict`.
 
     python benchmarks/prediction.py --chemprop peers/bin/chemprop [--work build/prediction] [--sizes 100000 1000000]
-                                    [--peer-sizes 10000 30000] [--parts tables startup shares scale peer]
+                                    [--peer-sizes 10000 100000] [--parts tables startup shares scale peer]
 
 The molecules are those of MoleculeNet's HIV that RDKit can read (41,120), first as they are written there and then over
 and over in random writings of the same molecules (RDKit's `MolToSmiles(doRandom=True)`), so no two rows need be the
 same text. Both tools are run as commands, on all cores, with networks of about as many parameters: chemprop's default
 D-MPNN and MLAP-sum with L = 3 and d = 126, trained on 500 molecules for one epoch (chemprop: three, its least), since
-speed does not depend on the weights. Chemprop predicts fewer molecules, because its memory grows with them. Measured are
+speed does not depend on the weights. Chemprop predicts fewer molecules: it is slower, and its memory grows with them.
+Measured are
 
     startup   one molecule, from the command to the answer: the fastest of three runs
     scale     a table into shards (mlap) or into a CSV file (chemprop)
@@ -50,7 +51,7 @@ def main() -> None:
     parser.add_argument("--chemprop", default="chemprop", help="the peer's command")
     parser.add_argument("--work", type=Path, default=Path("build/prediction"), help="for tables and models")
     parser.add_argument("--sizes", type=int, nargs="+", default=[100_000, 1_000_000])
-    parser.add_argument("--peer-sizes", type=int, nargs="+", default=[10_000, 30_000])
+    parser.add_argument("--peer-sizes", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="others are kept as they were")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,6 @@ from mlap.graphs.progress import Progress
 from mlap.graphs.sources import graphs_of, is_source, load_graphs
 from mlap.machines import usable_cores
 
-
 __all__ = [
     "STDIN",
     "Cells",
