@@ -9,7 +9,6 @@ import os
 import sys
 from typing import Annotated, Any
 
-import click
 import typer
 
 import mlap
@@ -66,7 +65,7 @@ def main() -> None:
         code = _fail(error.told(spelling(_verb(command))), 2)
     except MlapError as error:
         code = _fail(error.told(spelling(_verb(command))), 1)
-    except (KeyboardInterrupt, click.exceptions.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         code = _fail("stopped", 130)
     except BrokenPipeError:  # the reader of our output has gone (`mlap … | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -76,7 +75,10 @@ def main() -> None:
         code = _fail(f"{where}{error.strerror or error}", 1)
     except MemoryError:
         code = _fail("there is not enough memory for this", 1)
-    except click.ClickException as error:  # an unknown option or verb
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        # typer's own: an unknown option or verb (its class is click's or, in newer versions, a copy of it)
         code = _fail(f"{error.format_message()} See `mlap --help`.", 2)
     sys.exit(code or 0)
 
@@ -84,9 +86,10 @@ def main() -> None:
 def _verb(command: Any) -> Any:
     """The command that the arguments name."""
     for word in sys.argv[1:]:
-        if not isinstance(command, click.Group) or word not in command.commands:
+        verbs = getattr(command, "commands", {})
+        if word not in verbs:
             break
-        command = command.commands[word]
+        command = verbs[word]
     return command
 
 
