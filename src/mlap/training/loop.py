@@ -204,7 +204,7 @@ class _Trainer:
         if self.epoch >= self.recipe.epochs:
             return True
         patience = self.recipe.patience
-        return bool(patience) and self.epoch - _first_best(self.history, self._better) >= patience
+        return bool(patience and self.history) and self.epoch - _first_best(self.history, self._better) >= patience
 
     def run_epoch(self, on_step: Callable[[int, int], None] | None) -> None:
         """Train for one epoch and look at the validation graphs."""
