@@ -10,7 +10,7 @@ from pathlib import Path
 RUN, READ = ("bash", "python"), ("text", "csv", "toml", "bibtex", "json")
 
 _FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
-_REMARK = re.compile(r"<!-- *(not run|file): *(.+?) *-->\s*$", re.DOTALL)
+_REMARK = re.compile(r"<!-- *(not run|file): *((?:(?!-->).)+?) *-->\s*$", re.DOTALL)
 _SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 
 

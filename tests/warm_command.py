@@ -46,7 +46,8 @@ def warm_command() -> Iterator[Path]:
     server = subprocess.Popen([sys.executable, __file__, address], stdout=subprocess.PIPE)
     try:
         assert server.stdout is not None
-        assert server.stdout.readline() == b"ready\n"
+        with server.stdout:
+            assert server.stdout.readline() == b"ready\n"
         client = folder / "mlap"
         client.write_text(_CLIENT.format(python=sys.executable, address=address))
         client.chmod(0o755)

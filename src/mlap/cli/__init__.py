@@ -78,8 +78,7 @@ def main() -> None:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        # typer's own: an unknown option or verb (its class is click's or, in newer versions, a copy of it)
-        code = _fail(f"{error.format_message()} See `mlap --help`.", 2)
+        code = _fail(f"{error.format_message()} See `mlap --help`.", 2)  # typer's own: an unknown option or verb
     sys.exit(code or 0)
 
 
