@@ -19,13 +19,10 @@ from torch import Tensor
 from mlap.errors import DataError, MlapError, UsageError
 from mlap.files import first_line, write_json
 from mlap.graphs import GraphBatch, GraphSet
-from mlap.graphs.descriptors import descriptors_of
-from mlap.graphs.dividing import write_splits
 from mlap.nn import GraphNetwork
 from mlap.training import parallel
 from mlap.training import run as files
-from mlap.training.batches import Batches, batch_for, evaluation_batches
-from mlap.training.descriptor_head import DescriptorHead
+from mlap.training.batches import Batches, evaluation_batches
 from mlap.training.objective import Objective
 from mlap.training.recipe import Recipe
 from mlap.training.run import Epoch, Result
@@ -33,7 +30,6 @@ from mlap.training.run import Epoch, Result
 #: shapes of batches for which a network is compiled; torch itself would give up after 8
 COMPILED_SHAPES = 64
 
-_HEADS = ("head.", "graph_head.")
 _DEFAULT = Recipe()  # what a run of before had for a field that recipes did not have then
 
 
@@ -57,10 +53,10 @@ class InitialWeights:
         fitting = {
             name: value
             for name, value in self.weights.items()
-            if not (name.startswith(_HEADS) and name in own and own[name].shape != value.shape)
+            if not (name.startswith("head.") and name in own and own[name].shape != value.shape)
         }
         missing, unexpected = network.load_state_dict(fitting, strict=False) if _shapes_fit(own, fitting) else (own, ())
-        if unexpected or any(not name.startswith(_HEADS) for name in missing):
+        if unexpected or any(not name.startswith("head.") for name in missing):
             raise UsageError(
                 f"the network of {self.run} has another form than the one to be trained: "
                 "its architecture, layers, width and features must be the same",
@@ -122,7 +118,7 @@ def train(
             process, if there are several).
         on_step: called after every training step with the number of steps done in this epoch and in all of it.
     """
-    if compile and _uses_batch_norm(recipe):
+    if compile and recipe.norm == "batch":
         raise UsageError(
             "compiled training pads batches, and batch normalisation would see the padding; choose another norm",
             "compile",
@@ -170,12 +166,10 @@ class _Trainer:
         self.recipe = recipe
         self.graphs = graphs
         self.device = device
-        self.objective = Objective.of(graphs, recipe.select_metric, recipe.class_weight)
+        self.objective = Objective.of(graphs, recipe.metric, recipe.class_weight)
         torch.manual_seed(_seeds(recipe.seed, 0)[0])
-        self.network = files.build_network(recipe, self.objective.task, files.describe_features(graphs, recipe))
-        if isinstance(self.network.graph_head, DescriptorHead):
-            head = self.network.graph_head
-            head.fit(descriptors_of(graphs, graphs.split("train"), head.names))
+        described = files.describe_features(graphs)
+        self.network = files.build_network(recipe, self.objective.task, described["nodes"], described["edges"])
         if initial is not None:
             initial.load_into(self.network)
         self.network.to(device)
@@ -190,7 +184,7 @@ class _Trainer:
         #: what predicts: the network itself, or the moving average of its weights
         self.predictor = copy.deepcopy(self.network).requires_grad_(False) if recipe.ema else self.network
         self.steps_done = 0
-        self.batches = Batches(graphs, device, compile, self.network)
+        self.batches = Batches(graphs, device, pad=compile)
         self.forward: Callable[[GraphBatch], Tensor] = self.network
         if compile:
             mode = "reduce-overhead" if device.type == "cuda" else None  # with CUDA graphs
@@ -210,9 +204,7 @@ class _Trainer:
         if self.epoch >= self.recipe.epochs:
             return True
         patience = self.recipe.patience
-        if not patience or not self.history:
-            return False
-        return self.epoch - _first_best(self.history, self._better) >= patience
+        return bool(patience) and self.epoch - _first_best(self.history, self._better) >= patience
 
     def run_epoch(self, on_step: Callable[[int, int], None] | None) -> None:
         """Train for one epoch and look at the validation graphs."""
@@ -251,13 +243,13 @@ class _Trainer:
         for module in self.frozen:
             module.eval()
         assert self.graphs.y is not None
-        parts = _parts(order, self.recipe)
-        steps = len(parts)
+        size = self.recipe.batch_size
+        steps = math.ceil(len(order) / size)
         total = torch.zeros((), dtype=torch.float64, device=self.device)
-        for step, part in enumerate(parts):
+        for step in range(steps):
             for group in self.optimizer.param_groups:
                 group["lr"] = self.recipe.lr_at(epoch, step, steps)
-            total += self._train_step(part)
+            total += self._train_step(order[step * size : (step + 1) * size])
             if on_step is not None:
                 on_step(step + 1, steps)
         parallel.add_up([total])
@@ -374,22 +366,6 @@ def _compiler() -> Iterator[None]:
         raise MlapError(f"torch could not compile the network ({first_line(error)})", "compile", False) from error
 
 
-def _parts(order: NDArray[np.int64], recipe: Recipe) -> list[NDArray[np.int64]]:
-    """The training graphs of an epoch, cut into batches.
-
-    With statistics of batches, all batches are about as large: a few graphs at the end would say little of the others,
-    and a tenth of what evaluation uses would be theirs. Otherwise the last batch is what is left, as in the paper.
-    """
-    size = recipe.batch_size
-    if _uses_batch_norm(recipe):
-        return np.array_split(order, max(1, round(len(order) / size)))
-    return [order[start : start + size] for start in range(0, len(order), size)]
-
-
-def _uses_batch_norm(recipe: Recipe) -> bool:
-    return "batch" in (recipe.norm, recipe.inner_norm) or recipe.virtual_node
-
-
 def _seeds(seed: int, epoch: int) -> tuple[int, int]:
     """Two seeds for an epoch, of shuffling and of dropout; epoch 0 stands for the initial weights."""
     first, second = np.random.SeedSequence([seed, epoch]).generate_state(2, np.uint32)
@@ -408,7 +384,7 @@ def _first_best(history: Sequence[Epoch], better: Callable[[float, float], bool]
 def _frozen_parts(network: GraphNetwork) -> list[torch.nn.Module]:
     """Freeze encoder and backbone; what in them keeps statistics of batches, which must not go on changing either."""
     frozen = []
-    for part in filter(None, (network.encoder, network.walk_encoder, network.backbone)):
+    for part in (network.encoder, network.backbone):
         part.requires_grad_(False)
         frozen += [module for module in part.modules() if getattr(module, "track_running_stats", False)]
     return frozen
@@ -430,16 +406,14 @@ def _prepare(
     if overwrite and (out / files.CONFIG).exists():
         files.remove_run(out)
     if not (out / files.CONFIG).exists():
-        if out.is_dir() and any(not entry.name.startswith(".") for entry in out.iterdir()):
+        if out.is_dir() and any(out.iterdir()):
             raise UsageError(f"{out} is neither empty nor a run; choose another folder for {{field}}", "out")
         out.mkdir(parents=True, exist_ok=True)
-        write_splits(out / files.SPLITS, graphs)
+        files.write_splits(out / files.SPLITS, graphs)
         write_json(out / files.CONFIG, config)
         return
     if not resume:
-        raise UsageError(
-            f"{out} already holds a run; continue it, replace it, or choose another folder", "resume", True
-        )
+        raise UsageError(f"{out} already holds a run; choose another folder, or continue it", "resume", True)
     before = files.read_config(out)
     if before["data"]["fingerprint"] != graphs.fingerprint:
         raise UsageError(f"{out} was started on other data than {graphs.name}: their fingerprints differ", "data")
@@ -462,9 +436,7 @@ def predict_logits(
     network: GraphNetwork, graphs: GraphSet, indices: NDArray[np.int64], device: torch.device | str = "cpu"
 ) -> Tensor:
     """The logits `(graphs, K)` of the given graphs, on the CPU, from the network in evaluation mode."""
-    return _logits(
-        network, (batch_for(network, graphs, part).to(device) for part in evaluation_batches(graphs, indices))
-    )
+    return _logits(network, (graphs.batch(part).to(device) for part in evaluation_batches(graphs, indices)))
 
 
 def _logits(network: GraphNetwork, batches: Iterable[GraphBatch]) -> Tensor:
