@@ -13,7 +13,7 @@ import click
 import typer
 
 import mlap
-from mlap.cli import compare, data, embed, evaluate, explain, predict, probe, report, sweep, train
+from mlap.cli import compare, data, embed, evaluate, explain, predict, probe, report, serve, sweep, train
 from mlap.cli.spelling import spelling
 from mlap.errors import MlapError, UsageError
 from mlap.names import load_plugins
@@ -32,6 +32,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("explain")(explain.explain)
 app.command("embed")(embed.embed)
+app.command("serve")(serve.serve)
 app.command("probe")(probe.probe)
 app.command("sweep")(sweep.sweep)
 app.command("compare")(compare.compare)

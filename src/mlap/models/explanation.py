@@ -17,8 +17,8 @@ the node.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -138,6 +138,7 @@ class Explanation:
         levels: the S levels, or empty.
         reason: why there are no shares, or none of single levels.
         graph_share: `(K,)` or `None`.
+        others: the terms `(K,)` of an ensemble's members that are no networks, by their names.
     """
 
     graph: int
@@ -148,6 +149,7 @@ class Explanation:
     levels: tuple[int, ...]
     reason: str = ""
     graph_share: Floats | None = None
+    others: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
     def num_nodes(self) -> int:
@@ -162,6 +164,8 @@ class Explanation:
         total = self.bias + self.shares.sum(axis=(0, 1), dtype=np.float64)
         if self.graph_share is not None:
             total = total + self.graph_share
+        for term in self.others.values():
+            total = total + term
         return float(np.abs(self.logits - total).max())
 
 
