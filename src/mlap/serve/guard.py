@@ -58,10 +58,13 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        body = _Body(receive, self._most(scope), self.limits.seconds)
         started = False
 
         async def send_safely(message: Message) -> None:
             nonlocal started
+            if body.problem is not None and not started:
+                return  # the application speaks of a body that it did not get; we know why
             if message["type"] == "http.response.start":
                 started = True
                 message["headers"] = [*message.get("headers", ()), *HEADERS]
@@ -70,12 +73,15 @@ class Guard:
         self.open += 1
         try:
             self._check(scope)
-            await self.app(scope, self._counted(scope, receive), send_safely)
+            await self.app(scope, body.receive, send_safely)
+            refused = body.problem
         except Problem as problem:
-            if not started:
-                await _refuse(problem, send_safely)
+            refused = problem
         finally:
             self.open -= 1
+        if refused is not None and not started:
+            body.problem = None
+            await _refuse(refused, send_safely)
 
     def _check(self, scope: MutableMapping[str, Any]) -> None:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
@@ -91,33 +97,44 @@ class Guard:
             raise Problem(403, "pages of other sites may not ask this server", "Sec-Fetch-Site")
         length = headers.get(b"content-length", "0")
         if length.isdigit() and int(length) > self._most(scope):
-            raise self._too_long(scope)
+            raise _too_long(self._most(scope))
 
     def _most(self, scope: MutableMapping[str, Any]) -> int:
         return self.limits.upload if scope["path"] == self.upload else self.limits.body
 
-    def _too_long(self, scope: MutableMapping[str, Any]) -> Problem:
-        return Problem(413, f"the request is too long: at most {self._most(scope) / 1e6:.0f} MB are read")
 
-    def _counted(self, scope: MutableMapping[str, Any], receive: Receive) -> Receive:
-        """The body, as long as it is not too long and does come."""
-        got, whole = 0, False
+class _Body:
+    """The body of a request, as long as it is not too long and does come.
 
-        async def counted() -> Message:
-            nonlocal got, whole
-            if whole:  # the application waits for the end of the connection, which may take its time
-                return await receive()
-            try:
-                message = await asyncio.wait_for(receive(), self.limits.seconds)
-            except asyncio.TimeoutError:
-                raise Problem(408, f"nothing came for {self.limits.seconds:g} s") from None
-            got += len(message.get("body", b""))
-            whole = not message.get("more_body", False)
-            if got > self._most(scope):
-                raise self._too_long(scope)
-            return message
+    Attributes:
+        problem: what was wrong with it.
+    """
 
-        return counted
+    def __init__(self, receive: Receive, most: int, seconds: float) -> None:
+        self._receive, self._most, self._seconds = receive, most, seconds
+        self._got = 0
+        self._whole = False
+        self.problem: Problem | None = None
+
+    async def receive(self) -> Message:
+        """The next part."""
+        if self._whole:  # the application waits for the end of the connection, which may take its time
+            return await self._receive()
+        try:
+            message = await asyncio.wait_for(self._receive(), self._seconds)
+        except asyncio.TimeoutError:
+            self.problem = Problem(408, f"nothing came for {self._seconds:g} s")
+            raise self.problem from None
+        self._got += len(message.get("body", b""))
+        self._whole = not message.get("more_body", False)
+        if self._got > self._most:
+            self.problem = _too_long(self._most)
+            raise self.problem
+        return message
+
+
+def _too_long(most: int) -> Problem:
+    return Problem(413, f"the request is too long: at most {most / 1e6:g} MB are read")
 
 
 def _name(address: str) -> str:

@@ -34,8 +34,8 @@ class Limits:
         seconds: the time of one request.
     """
 
-    body: int = 4 << 20
-    upload: int = 64 << 20
+    body: int = 4_000_000
+    upload: int = 64_000_000
     rows: int = 100_000
     tables: int = 8
     connections: int = 256

@@ -1,9 +1,9 @@
 // What the model says about one graph, and how that compares with what it was trained on.
 import { picture } from "./api.js";
 import { el } from "./dom.js";
-import { clipped, label, percent, short } from "./words.js";
+import { alike, clipped, label, percent, short } from "./words.js";
 
-const MOST = 12; // outputs that are shown at once
+const MOST = 6; // outputs that are shown at once
 
 export function answerCard(answer, about, ask) {
   return el("article", { className: "card answer", "aria-label": "Answer" },
@@ -23,7 +23,7 @@ function outputs(answer, about) {
   const left = order.length - rows.length;
   const truth = answer.labels.filter((value) => value !== null).map(label).join(", ");
   return el("div", {}, ...rows,
-    left > 0 ? el("p", { className: "soft" }, `and ${left} more, with less to say here; the API gives all`) : null,
+    left > 0 ? el("p", { className: "soft" }, `and ${left} more; the API gives all`) : null,
     truth ? el("p", { className: "soft" }, "True label: ", el("strong", {}, truth)) : null,
     ...Object.entries(answer.more).map(([name, value]) =>
       el("p", { className: "soft" }, `${name.replaceAll("_", " ")}: `, el("strong", {}, String(value ?? "–")))));
@@ -64,7 +64,8 @@ function bar(place, spread) {
 }
 
 function nearest(answer, about, ask) {
-  const title = about.reference?.own === false ? `Nearest in ${about.reference.name}` : "Nearest training graphs";
+  const what = about.molecules ? "molecules" : "graphs";
+  const title = about.reference?.own === false ? `Nearest ${what} in ${about.reference.name}` : `Nearest training ${what}`;
   if (!answer.nearest.length) {
     const waiting = about.reference && !about.reference.ready && !about.reference.problem;
     return waiting ? el("div", { className: "soft" }, `${title}: the data set is still being read.`) : el("div");
@@ -76,7 +77,7 @@ function nearest(answer, about, ask) {
   },
     el("img", { src: picture(`#${near.number}`), alt: near.name, loading: "lazy" }),
     el("span", {}, near.labels.map(label).slice(0, 3).join(", ") || "no label"),
-    el("small", { className: "soft" }, near.similarity > 0.9995 ? "the same" : `${near.similarity.toFixed(2)} alike`)));
+    el("small", { className: "soft" }, alike(near.similarity))));
   return el("div", {}, el("p", { className: "kicker", title: about.reference.similarity }, title),
     el("div", { className: "nears" }, ...cards));
 }

@@ -20,5 +20,7 @@ export class Scale {
   }
 }
 
-/** Colours that people with any kind of colour vision can tell apart (Okabe and Ito). */
-export const KINDS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C8C8C", "#B8A800"];
+/** Colours that people with any kind of colour vision can tell apart (Okabe and Ito); beyond these, turns of the wheel. */
+const KINDS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#B8A800"];
+
+export const kindColour = (number) => KINDS[number] ?? `hsl(${(number * 137.5) % 360} 55% 50%)`;

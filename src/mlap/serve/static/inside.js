@@ -3,6 +3,7 @@ import { post } from "./api.js";
 import { Scale } from "./colours.js";
 import { el, labelled, select } from "./dom.js";
 import { Panel } from "./panel.js";
+import { steps } from "./waterfall.js";
 import { clipped, signed } from "./words.js";
 
 /** What is shown of an explanation: one logit, or the difference of two; shares, or the attention where there are none. */
@@ -114,8 +115,10 @@ export class Inside {
     this.ticks.replaceChildren(...said.map((name) => el("span", {}, name)));
     this.said = said;
     this.scale = this.findScale();
+    const sums = this.found.flatMap((found) => steps(found, this.names).map((step) => step.to));
+    const ends = [Math.min(0, ...sums), Math.max(0, ...sums)];
     this.drawn = explanations.map((inside, at) =>
-      new Panel(inside, this.found[at], this.names, this.scale, (stop) => this.go(stop)));
+      new Panel(inside, this.found[at], this.names, this.scale, ends, (stop) => this.go(stop)));
     this.panels.replaceChildren(...this.drawn.map((panel) => panel.root));
     this.panels.classList.toggle("two", this.drawn.length > 1);
     this.note.textContent = first.reason ? `Note: ${first.reason}.` : "";

@@ -3,7 +3,7 @@ import { post } from "./api.js";
 import { answerCard } from "./answer.js";
 import { el, labelled } from "./dom.js";
 import { Inside } from "./inside.js";
-import { clipped, count, percent, short } from "./words.js";
+import { clipped, count } from "./words.js";
 
 export class Look {
   constructor(root, about) {
@@ -105,15 +105,8 @@ export class Look {
       className: "item",
       "aria-pressed": "false",
       onclick: () => this.choose(place),
-    }, el("code", {}, clipped(answer.name, 60)), el("span", {}, answer.sentence), this.value(answer)));
+    }, el("code", {}, clipped(answer.name, 60)), el("span", {}, answer.sentence)));
     return el("nav", { className: "card list", "aria-label": "Answers" }, ...this.items);
-  }
-
-  value(answer) {
-    if (this.about.task === "regression") return el("span", { className: "number" }, short(answer.outputs[0].value));
-    const best = Math.max(...answer.outputs.map((output) => output.value));
-    const value = this.about.task === "binary" ? answer.outputs[0].value : best;
-    return el("span", { className: "number" }, percent(value));
   }
 
   choose(place) {

@@ -1,8 +1,8 @@
 // The data set in the plane: click a point, or draw a line around some.
 import { get, picture, post } from "./api.js";
-import { KINDS, Scale } from "./colours.js";
+import { kindColour, Scale } from "./colours.js";
 import { el, labelled, select } from "./dom.js";
-import { clipped, count, label, percent, short } from "./words.js";
+import { alike, clipped, count, label, percent, short } from "./words.js";
 
 const SHOWN = 12; // graphs of a selection that are drawn
 
@@ -116,7 +116,7 @@ export class MapView {
       return [(at) => (values[at] === null ? grey : scale.colour(values[at])), legend];
     }
     const kinds = [...new Set(values)].sort();
-    const colour = new Map(kinds.map((kind, at) => [kind, kind === null ? grey : KINDS[at % KINDS.length]]));
+    const colour = new Map(kinds.map((kind, at) => [kind, kind === null ? grey : kindColour(at)]));
     return [(at) => colour.get(values[at]), kinds.map((kind) => [colour.get(kind), this.called(kind)])];
   }
 
@@ -257,6 +257,6 @@ export class MapView {
       el("img", { src: picture(`#${number}`), alt: `graph ${number}`, loading: "lazy" }),
       el("span", {}, `#${number}`),
       similarity === undefined ? null
-        : el("small", { className: "soft" }, `${labels.map(label).join(", ")} · ${similarity.toFixed(2)} alike`))));
+        : el("small", { className: "soft" }, `${labels.map(label).join(", ")} · ${alike(similarity)}`))));
   }
 }

@@ -5,8 +5,8 @@ import { clipped, signed } from "./words.js";
 import { waterfall } from "./waterfall.js";
 
 export class Panel {
-  /** `stop(level)` moves the slider; `names` are those of the levels. */
-  constructor(inside, terms, names, scale, stop) {
+  /** `names` are those of the levels, `ends` those of the sums; `stop(level)` moves the slider. */
+  constructor(inside, terms, names, scale, ends, stop) {
     Object.assign(this, { inside, terms, names, scale, level: null, node: null });
     this.bars = el("div", { className: "bars", "aria-live": "polite" });
     this.stage = el("div", {
@@ -18,7 +18,7 @@ export class Panel {
     });
     if (inside.svg) this.draw();
     else this.stage.append(el("p", {}, "The graph is too large to be drawn."));
-    this.sum = terms.exact ? waterfall(terms, names, stop) : { root: el("div"), mark() {} };
+    this.sum = terms.exact ? waterfall(terms, names, ends, stop) : { root: el("div"), mark() {} };
     this.root = el("figure", { className: "panel" },
       el("figcaption", {}, el("code", {}, clipped(inside.name, 80))),
       this.stage, this.bars, this.sum.root, this.downloads());
@@ -65,7 +65,8 @@ export class Panel {
     const most = this.strongest().slice(0, 3).map((node) => `${this.name(node)} ${signed(this.value(node, level))}`);
     const where = level === null ? "all levels" : `level ${this.names[level]}`;
     this.picture.setAttribute("aria-label", `${this.inside.name}, coloured for ${where}. Most: ${most.join(", ")}`);
-    this.stage.setAttribute("aria-label", `Atoms of ${clipped(this.inside.name, 60)}; arrow keys go from one to the next`);
+    const what = this.inside.elements ? "Atoms" : "Nodes";
+    this.stage.setAttribute("aria-label", `${what} of ${clipped(this.inside.name, 60)}; arrow keys go from one to the next`);
     if (this.node !== null) this.point(this.node);
   }
 

@@ -20,7 +20,7 @@ export class TableView {
       el("p", {}, "Drop a CSV, TSV or SMI file of molecules here, or "),
       el("button", { className: "primary", onclick: () => this.file.click() }, "Choose a file"), this.file,
       el("p", { className: "soft hint" }, `Up to ${Math.round(limits.upload / 1e6)} MB and ` +
-        `${limits.rows.toLocaleString("en")} rows. The file stays on this machine and is deleted when the server ends.`));
+        `${limits.rows.toLocaleString("en")} rows. The file stays on this machine, in a temporary folder that is removed.`));
     drop.ondragover = (event) => { event.preventDefault(); drop.classList.add("over"); };
     drop.ondragleave = () => drop.classList.remove("over");
     drop.ondrop = (event) => {
@@ -76,7 +76,7 @@ export class TableView {
     const notes = table.notes.map((note) => el("p", { className: "soft" }, note));
     this.error.textContent = table.problem ?? "";
     this.state.replaceChildren(
-      el("p", {}, el("strong", {}, table.name), `: ${count(table.done, "row")} predicted, ${table.invalid} could not be read`),
+      el("p", {}, el("strong", {}, table.name), `: ${count(table.done, "row")}` + (table.invalid ? `, of which ${table.invalid} could not be read` : "")),
       ...notes);
     if (table.done) this.build();
   }

@@ -18,3 +18,6 @@ export const label = (value) => (value === null ? "unknown" : typeof value === "
 
 /** A long SMILES, cut in the middle of nothing: its beginning says most. */
 export const clipped = (text, most = 48) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+
+/** A similarity with digits enough to tell neighbours apart. */
+export const alike = (value) => `similarity ${value.toFixed(value > 0.99 && value < 1 ? 4 : 2)}`;
