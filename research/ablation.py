@@ -4,10 +4,10 @@
     python research/ablation.py --page                             # ablation.md from the CSV alone
 
 The first stages go from the paper's recipe to the recommended one, each with one thing more. The others change one
-thing of the recommended recipe: how levels are read (MLAP, JK, naive), and means that it leaves out. Sets, held-out test
-graphs and splits are those of `research/recipe_search`: train and valid are divided anew, molecules by scaffold; large
-sets give 1,000 to 1,500 training graphs. Scores are those of the last epoch, which nothing was chosen by; `best` is that
-of the best epoch, and so too good. One thread, one seed for each split.
+thing of the recommended recipe: how levels are read (MLAP, JK, naive), and means that it leaves out. Sets, held-out
+test graphs and splits are those of `research/recipe_search`: train and valid are divided anew, molecules by scaffold;
+large sets give 1,000 to 1,500 training graphs. Scores are those of the last epoch, which nothing was chosen by; `best`
+is that of the best epoch, and so too good. One thread, one seed for each split.
 """
 
 from __future__ import annotations
