@@ -257,7 +257,7 @@ def run_mlap(job: Row, mark: Mark) -> Tool:
     mark()
     recipe = mlap.Recipe(layers=job["layers"], width=job["width"], batch_size=BATCH_SIZE, epochs=job["epochs"] + 1)
     mlap.train(recipe, graphs, out, on_epoch=mark)
-    run = mlap.load_run(out)
+    run = mlap.load(out)
     return run.network, predict
 
 

@@ -1,6 +1,7 @@
 """A training step and an evaluation of the paper's networks, side by side with plain PyG and the limit of the machine.
 
     python benchmarks/networks.py [--datasets synthetic ogbg-molhiv] [--layers 1 5 10] [--threads 1 2] …
+    python benchmarks/networks.py --recommended
 
 Four take turns, with the same weights and the same batches:
 
@@ -14,7 +15,9 @@ step is: assemble the batch, forward, loss, backward, Adam. An evaluation is the
 (`mlap` with its batches assembled once, as during training). The fastest of several rounds counts, in processor time
 for one thread and on the clock for more: use more only on a machine that does nothing else. `--memory` measures instead
 the peak resident memory that training steps add, each in a process of its own; `--profile` says where the time of a
-step goes. Writes `networks.csv`, `networks_memory.csv` or `networks_profile.csv` in `research/results/`.
+step goes. `--recommended` takes the network for molecules that the package recommends instead of the paper's: BatchNorm
+inside and after each layer, residual connections, d = 64, batches of 64 graphs. Writes `networks.csv`,
+`networks_memory.csv`, `networks_profile.csv` or `networks_recommended.csv` in `research/results/`.
 """
 
 from __future__ import annotations
@@ -46,8 +49,9 @@ from mlap.names import PAPER_ARCHITECTURES
 from mlap.nn import GraphNetwork, graph_network
 from mlap.training.batches import evaluation_batches
 
-WIDTH = 200
 BATCH = {"synthetic": 50, "ogbg-molhiv": 20}
+PAPER = {"inner_norm": "none", "residual": False, "width": 200}
+RECOMMENDED = {"inner_norm": "batch", "residual": True, "width": 64, "batch": 64}
 STEPS = 2  # per round, each of another batch
 EVALUATED = 250
 
@@ -60,6 +64,7 @@ def main() -> None:
     parser.add_argument("--norms", nargs="+", default=["none", "graph"])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--recommended", action="store_true", help="the recommended network for molecules")
     parser.add_argument("--out", help="another name for the file in research/results/")
     parser.add_argument("--memory", action="store_true", help="measure memory, not time")
     parser.add_argument("--profile", action="store_true", help="say where the time goes, with one thread")
@@ -68,14 +73,19 @@ def main() -> None:
     if options.child:
         print(step_memory(**json.loads(options.child)))
         return
+    if options.recommended:
+        options.datasets, options.norms, options.layers = ["ogbg-molhiv"], ["batch"], [5]
+        options.architectures = ["naive", "jk-sum", "mlap-sum", "mlap-weighted"]
     grid = itertools.product(options.datasets, options.norms, options.layers, options.architectures)
     rows: list[dict[str, Any]] = []
     kind = "_memory" if options.memory else "_profile" if options.profile else ""
+    kind = "_recommended" if options.recommended else kind
     out = options.out or f"networks{kind}.csv"
-    common = {"width": WIDTH, **made_by("torch", "torch_geometric")}
+    common = made_by("torch", "torch_geometric")
     loaded: dict[str, GraphSet] = {}
     for dataset, norm, layers, architecture in grid:
         case = {"dataset": dataset, "architecture": architecture, "layers": layers, "norm": norm}
+        case |= RECOMMENDED if options.recommended else {**PAPER, "batch": BATCH[dataset]}
         if options.memory:
             rows.append({**case, **compare_memory(case)})
             write(out, rows, common)
@@ -107,17 +117,19 @@ def make(graphs: GraphSet, case: dict[str, Any], dropout: float) -> dict[str, nn
     ours = graph_network(
         case["architecture"],
         num_layers=case["layers"],
-        channels=WIDTH,
+        channels=case["width"],
         out_channels=graphs.task.num_outputs,
         nodes=nodes,
         edges=edges,
         norm=case["norm"],
         dropout=dropout,
+        residual=case["residual"],
+        inner_norm=case["inner_norm"],
     )
     made: dict[str, nn.Module] = {"mlap": ours}
     for name, kind in (("pyg", PyG), ("ogb", OGB)):
-        arguments = (case["architecture"], case["layers"], WIDTH, graphs.task.num_outputs, case["norm"], dropout)
-        made[name] = kind(*arguments, nodes or (), edges or ())
+        arguments = (case["architecture"], case["layers"], case["width"], graphs.task.num_outputs, case["norm"])
+        made[name] = kind(*arguments, dropout, nodes or (), edges or (), case["inner_norm"], case["residual"])
         copy_weights(ours, made[name])
     return made
 
@@ -207,14 +219,14 @@ def compare_times(graphs: GraphSet, case: dict[str, Any], threads: list[int], ro
     check(graphs, case)
     made = make(graphs, case, dropout=0.5)
     order = np.random.RandomState(0).permutation(graphs.split("train"))
-    steps = steppers(graphs, made, order)
+    steps = steppers(graphs, made, order, case["batch"])
     with Products() as products:
         steps["pyg"]()
     steps["limit"] = products
 
     chosen = order[:EVALUATED]
     assembled = [graphs.batch(part) for part in evaluation_batches(graphs, chosen)]
-    evaluation = DataLoader(for_pyg(graphs, chosen), batch_size=BATCH[graphs.name])
+    evaluation = DataLoader(for_pyg(graphs, chosen), batch_size=case["batch"])
     evaluations = {
         name: evaluator(network, assembled if name == "mlap" else evaluation) for name, network in made.items()
     }
@@ -232,9 +244,8 @@ def compare_times(graphs: GraphSet, case: dict[str, Any], threads: list[int], ro
             yield report(case, count, what, times)
 
 
-def steppers(graphs: GraphSet, made: dict[str, nn.Module], order: Any) -> dict[str, Callable[[], None]]:
-    """A training step of each network; they all see the same few batches, again and again."""
-    size = BATCH[graphs.name]
+def steppers(graphs: GraphSet, made: dict[str, nn.Module], order: Any, size: int) -> dict[str, Callable[[], None]]:
+    """A training step of each network; they all see the same few batches of a size, again and again."""
     batches = [list(range(start, start + size)) for start in range(0, STEPS * size, size)]
     loader = DataLoader(for_pyg(graphs, order[: STEPS * size]), batch_sampler=batches)  # type: ignore[arg-type]
     steps = {}
@@ -317,7 +328,7 @@ def compare_profiles(graphs: GraphSet, case: dict[str, Any]) -> Iterator[dict[st
     """The milliseconds that a step spends on each purpose, ours with kernels and without, and PyG's."""
     torch.set_num_threads(1)
     order = np.random.RandomState(0).permutation(graphs.split("train"))
-    steps = steppers(graphs, make(graphs, case, dropout=0.5), order)
+    steps = steppers(graphs, make(graphs, case, dropout=0.5), order, case["batch"])
     for name, fast in (("pyg", True), ("mlap, torch operations", False), ("mlap", True)):
         step = steps[name.partition(",")[0]]
         with nullcontext() if fast else kernels.disabled():
@@ -356,7 +367,7 @@ def step_memory(case: dict[str, Any], name: str) -> int:
     torch.set_num_threads(1)
     graphs = load(case["dataset"])
     network = make(graphs, case, dropout=0.5)[name]
-    order = np.random.RandomState(0).permutation(graphs.split("train"))[: STEPS * BATCH[graphs.name]]
+    order = np.random.RandomState(0).permutation(graphs.split("train"))[: STEPS * case["batch"]]
     optimizer = torch.optim.Adam(network.parameters(), 1e-3, fused=name == "mlap")
     parts = [order[:1], *np.split(order, STEPS)]
     if name == "mlap":

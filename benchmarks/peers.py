@@ -14,7 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch_geometric.nn import AttentionalAggregation, GraphNorm, JumpingKnowledge, MessagePassing, global_add_pool
+from torch_geometric.nn import (
+    AttentionalAggregation,
+    BatchNorm,
+    GraphNorm,
+    JumpingKnowledge,
+    MessagePassing,
+    global_add_pool,
+)
 from torch_geometric.utils import softmax
 
 from mlap.nn import CategoryEncoder, ConstantEncoder, GraphNetwork
@@ -38,9 +45,12 @@ class Embeddings(nn.Module):
 class GINConv(MessagePassing):
     """GIN with edge features, as in OGB's examples and in PyG's `GINEConv`."""
 
-    def __init__(self, channels: int, edges: tuple[int, ...]) -> None:
+    def __init__(self, channels: int, edges: tuple[int, ...], inner_norm: str) -> None:
         super().__init__(aggr="add")
-        self.mlp = nn.Sequential(nn.Linear(channels, 2 * channels), nn.ReLU(), nn.Linear(2 * channels, channels))
+        between = [nn.BatchNorm1d(2 * channels)] if inner_norm == "batch" else []
+        self.mlp = nn.Sequential(
+            nn.Linear(channels, 2 * channels), *between, nn.ReLU(), nn.Linear(2 * channels, channels)
+        )
         self.eps = nn.Parameter(torch.zeros(1))
         self.edge_encoder = Embeddings(edges, channels)
 
@@ -52,6 +62,9 @@ class GINConv(MessagePassing):
     def message(self, x_j: Tensor, edge_attr: Tensor) -> Tensor:
         """What an arc carries."""
         return F.relu(x_j + edge_attr)
+
+
+NORMS: dict[str, Any] = {"graph": lambda channels: GraphNorm(channels, eps=1e-6), "batch": BatchNorm}
 
 
 class PyG(nn.Module):
@@ -67,13 +80,16 @@ class PyG(nn.Module):
         dropout: float,
         nodes: tuple[int, ...],
         edges: tuple[int, ...],
+        inner_norm: str = "none",
+        residual: bool = False,
     ) -> None:
         super().__init__()
+        self.residual = residual
         self.family, _, join = architecture.partition("-")
         self.join = join or "last"
         self.encoder = Embeddings(nodes, channels)
-        self.convs = nn.ModuleList(GINConv(channels, edges) for _ in range(num_layers))
-        self.norms = nn.ModuleList(GraphNorm(channels, eps=1e-6) for _ in range(num_layers) if norm == "graph")
+        self.convs = nn.ModuleList(GINConv(channels, edges, inner_norm) for _ in range(num_layers))
+        self.norms = nn.ModuleList(NORMS[norm](channels) for _ in range(num_layers) if norm != "none")
         self.dropout = nn.Dropout(dropout)
         width = num_layers * channels if self.join == "concat" else channels
         pooled = channels if self.family == "mlap" else width
@@ -101,14 +117,22 @@ class PyG(nn.Module):
         h = self.encoder(batch.x)
         levels = []
         for number, conv in enumerate(self.convs):
-            h = conv(h, batch.edge_index, batch.edge_attr)
-            if self.norms:
-                h = self.norms[number](h, batch.batch, batch.num_graphs)
+            below = h
+            h = self.normed(number, conv(h, batch.edge_index, batch.edge_attr), batch)
             if number < len(self.convs) - 1:
                 h = F.relu(h)
             h = self.dropout(h)
+            if self.residual:
+                h = h + below
             levels.append(h)
         return levels
+
+    def normed(self, number: int, h: Tensor, batch: Any) -> Tensor:
+        """The output of a layer after its normalisation."""
+        if not self.norms:
+            return h
+        norm = self.norms[number]
+        return norm(h, batch.batch, batch.num_graphs) if isinstance(norm, GraphNorm) else norm(h)
 
     def joined(self, levels: list[Tensor]) -> Tensor:
         """The levels as one."""
@@ -142,12 +166,13 @@ class OGB(PyG):
         """The outputs of all layers, in a list that begins with the encoded nodes."""
         h_list = [self.encoder(batch.x)]
         for layer in range(len(self.convs)):
-            h = self.convs[layer](h_list[layer], batch.edge_index, batch.edge_attr)
-            if self.norms:
-                h = self.norms[layer](h, batch.batch, batch.num_graphs)
+            h = self.normed(layer, self.convs[layer](h_list[layer], batch.edge_index, batch.edge_attr), batch)
             if layer < len(self.convs) - 1:
                 h = F.relu(h)
-            h_list.append(F.dropout(h, self.dropout.p, training=self.training))
+            h = F.dropout(h, self.dropout.p, training=self.training)
+            if self.residual:
+                h = h + h_list[layer]
+            h_list.append(h)
         return h_list[1:]
 
     def joined(self, levels: list[Tensor]) -> Tensor:
@@ -163,15 +188,12 @@ class OGB(PyG):
 def ours_in_order(network: Any) -> list[Tensor]:
     """The parameters of one of our networks, in the order of `peers_in_order`."""
     layers = list(zip(network.backbone.convs, network.backbone.norms, strict=True))
-    readout = network.readout
-    joins = readout.aggregation if hasattr(readout, "aggregation") else readout.jump
-    pools = readout.pools if hasattr(readout, "pools") else [readout.attention_pool]
     return [
         _rows(network.encoder),
         *(tensor for conv, _ in layers for tensor in (_rows(conv.edge_encoder), conv.eps, *conv.nn.parameters())),
         *(tensor for _, norm in layers for tensor in norm.parameters()),
-        *(tensor for pool in pools for tensor in pool.gate.parameters()),
-        *joins.parameters(),
+        *(tensor for pool in network.readout.pools for tensor in pool.gate.parameters()),
+        *network.readout.join.parameters(),
         *network.head.parameters(),
     ]
 

@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.records import made_by, write
 from mlap.graphs import GraphSet, synthetic
-from mlap.training import Run, load_run
+from mlap.models import Run, load
 from mlap.training.run import RESULT
 
 DRAWS = 20
@@ -32,7 +32,7 @@ def main() -> None:
 
     torch.set_num_threads(1)
     graphs = synthetic()
-    runs = [load_run(result.parent) for result in folder.glob(f"*/{RESULT}")]
+    runs = [load(result.parent) for result in folder.glob(f"*/{RESULT}")]
     runs.sort(key=lambda run: (run.recipe.norm, run.recipe.layers, run.recipe.architecture, run.recipe.seed))
     rows = [score(run, graphs) for run in runs]
     write("evaluation_dropout.csv", rows, made_by("torch", arguments=[folder.name]))

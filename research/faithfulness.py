@@ -20,7 +20,8 @@ import mlap
 from benchmarks.records import DATA, ROOT, made_by, write
 from mlap.analysis.faithfulness import measure_faithfulness
 from mlap.graphs.sources import load_graphs
-from mlap.training import Recipe, Run, load_run, train
+from mlap.models import Run, load
+from mlap.training import Recipe, train
 
 
 def main() -> None:
@@ -41,7 +42,7 @@ def main() -> None:
     chosen = np.random.RandomState(0).permutation(large_enough)[: arguments.graphs]
     rows = []
     for path in arguments.run or [short_run(graphs, norm, arguments.epochs) for norm in ("none", "graph")]:
-        run = load_run(path)
+        run = load(path)
         for removal in measure_faithfulness(run.network, graphs, chosen):
             row = {
                 **describe(run),

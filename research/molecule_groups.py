@@ -27,10 +27,9 @@ from rdkit import Chem, rdBase
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.records import DATA, made_by, write
-from mlap.analysis import explain
 from mlap.graphs import GraphSet, load_graphs
+from mlap.models import Run, explain, load
 from mlap.statistics import summarise
-from mlap.training import Run, load_run
 
 #: name → SMARTS
 GROUPS = {
@@ -55,7 +54,7 @@ def main() -> None:
     torch.set_num_threads(1)
     graphs = load_graphs(arguments.data)
     tables: dict[str, list[dict[str, Any]]] = {"levels": [], "groups": []}
-    for run in map(load_run, arguments.runs):
+    for run in map(load, arguments.runs):
         network = {"network": f"{run.recipe.architecture}, L = {run.recipe.layers}, seed {run.recipe.seed}"}
         for table, rows in zip(tables.values(), look_into(run, graphs), strict=True):
             table += [network | row for row in rows]

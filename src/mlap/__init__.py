@@ -19,13 +19,17 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from mlap.errors import DataError, MlapError, UsageError
     from mlap.graphs import Features, GraphBatch, GraphSet, Task, from_networkx, from_pyg, load_graphs, synthetic
-    from mlap.models import Model, Predictions, Run, load, train
+    from mlap.models import Baseline, Ensemble, Evaluation, Model, Predictions, Run, load, train
     from mlap.nn import GraphNetwork, MultiLevelAttentionPooling, Trace, graph_network
+    from mlap.study import train_ensemble
     from mlap.training import Recipe, Scores
 
 #: public name → the room it lives in
 _ROOMS = {
+    "Baseline": "models",
     "DataError": "errors",
+    "Ensemble": "models",
+    "Evaluation": "models",
     "Features": "graphs",
     "GraphBatch": "graphs",
     "GraphNetwork": "nn",
@@ -47,6 +51,7 @@ _ROOMS = {
     "load": "models",
     "synthetic": "graphs",
     "train": "models",
+    "train_ensemble": "study",
 }
 
 __all__ = [*_ROOMS, "__version__"]

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlap.analysis import Levels, tsne_maps
+from mlap.analysis import tsne_maps
 from mlap.errors import DataError, UsageError
+from mlap.models import Levels
 
 
 def clusters(graphs: int = 40, num_levels: int = 1) -> Levels:

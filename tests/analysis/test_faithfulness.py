@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from small import random_graphs, small_network, some_sizes
 from torch import nn
 
-from mlap.analysis import explain
 from mlap.analysis.faithfulness import ORDERS, PLACES, measure_faithfulness, remove_nodes
 from mlap.errors import UsageError
+from mlap.models import explain
 
 
 @given(sizes=some_sizes, seed=st.integers(0, 1000), directed=st.booleans(), share=st.floats(0, 1))

@@ -11,12 +11,13 @@ from matplotlib.colors import to_rgba
 from matplotlib.text import Text
 from small import random_graphs, small_network
 
-from mlap.analysis import Maps, ProbeScores, Smoothing, explain, layer_weights, summarise_probes
+from mlap.analysis import Maps, ProbeScores, Smoothing, layer_weights, summarise_probes
 from mlap.analysis.figures import maps_plot, probe_plot, smoothing_plot, weights_plot
 from mlap.analysis.pictures import explanation_plot
 from mlap.analysis.sketch import sketch
 from mlap.graphs import Task, synthetic
 from mlap.graphs.molecules import molecules
+from mlap.models import explain
 from mlap.nn import graph_network
 from mlap.plotting import DIVERGING, NARROW, WIDE, Plot, csv_text, save_plot
 

@@ -11,7 +11,8 @@ from small import random_graphs
 from mlap.analysis import inspect_runs, layer_weights, tsne_maps, write_inspection
 from mlap.errors import DataError, UsageError
 from mlap.graphs import GraphSet, Task, synthetic
-from mlap.training import Recipe, Run, load_run, train
+from mlap.models import Run, load
+from mlap.training import Recipe, train
 
 
 def make_runs(graphs: GraphSet, folder: Path, seeds: int = 2, **fields: object) -> list[Run]:
@@ -20,7 +21,7 @@ def make_runs(graphs: GraphSet, folder: Path, seeds: int = 2, **fields: object) 
         recipe = Recipe.of({"layers": 2, "width": 6, "epochs": 1, "norm": "none", "seed": seed, **fields})
         path = folder / f"{recipe.architecture}-{recipe.layers}-{seed}"
         train(recipe, graphs, path)
-        runs.append(load_run(path))
+        runs.append(load(path))
     return runs
 
 

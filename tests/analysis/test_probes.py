@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 from small import labels
 from torch import nn
 
-from mlap.analysis import Levels, ProbeScores, Question, probe, questions, summarise_probes
+from mlap.analysis import ProbeScores, Question, probe, questions, summarise_probes
 from mlap.errors import UsageError
 from mlap.graphs import Task, synthetic
+from mlap.models import Levels
 from mlap.training import Objective
 
 TASKS = [

@@ -106,7 +106,7 @@ def test_csv_has_the_table_on_stdout_and_the_warnings_on_stderr(mlap: Command, s
     assert "packages" in runs[0]
     refused = mlap("compare", study, "--format", "csv")
     assert refused.code == 2
-    assert "one table" in refused.error
+    assert "--table" in refused.error
     assert "significance, summary, full, runs, splits" in refused.error
 
 

@@ -21,7 +21,7 @@ def run(mlap: Any, tiny: Path) -> str:
 @pytest.fixture
 def molecule_run(mlap: Any, tmp_path: Path) -> str:
     """A network of molecules."""
-    rows = [f"{smiles},{number % 2}" for number, smiles in enumerate(SMILES * 4)]
+    rows = [f"{'C' * (number // 10)}{smiles},{number % 2}" for number, smiles in enumerate(SMILES * 4)]
     (tmp_path / "molecules.csv").write_text("smiles,active\n" + "\n".join(rows) + "\n")
     answer = mlap("train", "molecules.csv", *TRAIN, "--out", "chem", "--set", "norm=none")
     assert answer.code == 0, answer.err
@@ -29,11 +29,26 @@ def molecule_run(mlap: Any, tmp_path: Path) -> str:
 
 
 def test_synthetic_graphs(mlap: Any, run: str, tiny: Path, tmp_path: Path) -> None:
-    answer = mlap("explain", run, tiny, "--graphs", "3,0,10-11", "--class", 7, "--out", "here", "--max", 1)
+    answer = mlap(
+        "explain",
+        run,
+        tiny,
+        "--graphs",
+        "3,0,10-11",
+        "--class",
+        7,
+        "--out",
+        "here",
+        "--max",
+        1,
+        "--atom-numbers",
+        "--threads",
+        1,
+    )
     assert answer.code == 0, answer.err
     lines = answer.out.splitlines()
-    assert [line.split(":")[0] for line in lines[:4]] == ["graph 3", "graph 0", "graph 10", "graph 11"]
-    assert "class 7, logit" in lines[0]
+    assert [line.split(":")[0] for line in lines[:4]] == ["row 3", "row 0", "row 10", "row 11"]
+    assert "; logit of class 7 " in lines[0]
     assert lines[4].startswith("4 graphs explained, 1 picture, written to here; sums are exact to")
     here = {path.name for path in (tmp_path / "here").iterdir()}
     assert here == {"explanations.csv", "explanations.json", "graph-3.svg", "graph-3.png", "graph-3.csv"}
@@ -65,7 +80,7 @@ def test_a_table_without_labels(mlap: Any, molecule_run: str, tmp_path: Path) ->
 
 def test_mistakes_are_one_line(mlap: Any, run: str, tiny: Path) -> None:
     assert "takes numbers and ranges such as 0,5,10-19" in mlap("explain", run, tiny, "--graphs", "one").error
-    assert "there is no graph 54; synthetic-variant has 54" in mlap("explain", run, tiny, "--graphs", "53-54").error
+    assert "there is no row 54; synthetic-variant has 54" in mlap("explain", run, tiny, "--graphs", "53-54").error
     assert "--class must be 0 to 8, got '9'" in mlap("explain", run, tiny, "--class", "9").error
     assert "was not trained on molecules" in mlap("explain", run, "CCO").error
     assert "no run directory" in mlap("explain", "nothing", tiny).error

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from conftest import Command
 
-from mlap.cli.common import load_data_of
 from mlap.graphs import load_graphs
 from mlap.graphs.splits import random_split
+from mlap.models import load
 from mlap.nn import CategoryEncoder, ConstantEncoder, RealEncoder
-from mlap.training import Recipe, load_run
+from mlap.training import Recipe
 
 FAST = ("--layers", 2, "--width", 8, "--epochs", 1, "--threads", 1, "--out", "run", "--json")
 
@@ -40,7 +40,7 @@ def test_ogbg_ppa(mlap: Command, tmp_path: Path) -> None:
     answer = mlap("train", "ogbg-ppa", "--data-root", tmp_path / "root", *FAST)
     assert answer.code == 0, answer.err
     assert answer.json["metric"] == "accuracy"
-    run = load_run("run")
+    run = load("run")
     assert run.recipe == Recipe.paper("ogbg-ppa", layers=2, width=8, epochs=1)
     assert run.task.num_outputs == 37
     assert isinstance(run.network.encoder, ConstantEncoder)
@@ -69,10 +69,10 @@ def test_mcf_7(mlap: Command, tmp_path: Path) -> None:
     answer = mlap("train", "MCF-7", "--data-root", tmp_path / "root", "--split-seed", 3, *FAST)
     assert answer.code == 0, answer.err
     assert answer.json["metric"] == "rocauc"
-    run = load_run("run")
+    run = load("run")
     assert run.recipe == Recipe.paper("MCF-7", layers=2, width=8, epochs=1)
     assert run.config["data"]["splits"] == {"train": 80, "valid": 10, "test": 10}
-    graphs = load_data_of(run, None, None)
+    graphs = run.data()
     for part, expected in random_split(number, seed=3).items():
         np.testing.assert_array_equal(graphs.split(part), expected)
     assert isinstance(run.network.encoder, CategoryEncoder)

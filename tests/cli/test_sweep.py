@@ -171,7 +171,7 @@ def hold(study: Path, seconds: float) -> None:
 
 
 def test_several_splits_of_a_table(mlap: Command, engines: list[InProcessEngine]) -> None:
-    rows = [f"{'C' * (1 + number % 9)}{'N' if number % 2 else 'O'},{number % 2}" for number in range(60)]
+    rows = [f"{'C' * (1 + number)}{'N' if number % 2 else 'O'},{number % 2}" for number in range(60)]
     Path("table.csv").write_text("smiles,active\n" + "\n".join(rows) + "\n")
     options = ("--split-by", "random", "--split-seed", "1,4-5", "--target", "active", "--smiles-column", "smiles")
     answer = mlap("sweep", "table.csv", *FAST, *options, "--task", "binary", "--invalid", "error", "--json")

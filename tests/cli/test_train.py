@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from conftest import Command
 
+from mlap.models import load
 from mlap.names import ARCHITECTURES
 from mlap.nn import CONVS
-from mlap.training import load_run
+from mlap.training import Recipe
 
 FAST = ("--layers", 2, "--width", 8, "--epochs", 2, "--threads", 1)
 
@@ -27,7 +28,9 @@ def test_train_then_evaluate(mlap: Command, tiny: Path) -> None:
     assert again.json["same_data"] is True
     assert mlap("evaluate", "run", "--json").json["score"] == result["test_score"]
     everything = mlap("evaluate", "run", "--split", "all")
-    assert re.fullmatch(r"all error rate \d\.\d{4}  \(54 graphs of synthetic-variant\)\n", everything.out)
+    assert everything.out.startswith("54 graphs of synthetic-variant (all)\n")
+    assert re.search(r"^error rate +\d\.\d{4}$", everything.out, re.MULTILINE)
+    assert re.search(r"^log loss +\d\.\d{4}$", everything.out, re.MULTILINE)
     assert re.fullmatch(r"\d\.\d{4}\n", mlap("evaluate", "run", "--quiet").out)
 
 
@@ -39,8 +42,8 @@ def test_what_people_see(mlap: Command, tiny: Path) -> None:
     assert lines[1] == "on synthetic-variant: 54 graphs (43 train, 6 valid, 5 test)"
     assert lines[2] == "writing to runs/synthetic-variant/jk-max-L2-none-s3 (device cpu, 1 thread)"
     assert re.match(r"epoch 1/2  loss \d\.\d{4}  validation error rate \d\.\d{4}  \(best ", lines[3])
-    assert re.match(r"best epoch \d: validation error rate \d\.\d{4}, test error rate \d\.\d{4}", answer.out)
-    assert load_run("runs/synthetic-variant/jk-max-L2-none-s3").recipe.seed == 3
+    assert re.match(r"epoch \d: validation error rate \d\.\d{4}, test error rate \d\.\d{4}", answer.out)
+    assert load("runs/synthetic-variant/jk-max-L2-none-s3").recipe.seed == 3
 
 
 def test_a_data_set_of_the_paper_gets_the_papers_recipe(mlap: Command, tiny: Path) -> None:
@@ -60,8 +63,9 @@ def test_compile_reaches_the_training_and_not_the_recipe(mlap: Command, tiny: Pa
 def test_every_option_reaches_the_recipe(mlap: Command, tiny: Path) -> None:
     options = "--architecture mlap-weighted --layers 1 --graph-norm --width 4 --epochs 1 --batch-size 7 --lr 0.5"
     options += " --dropout 0.25 --backbone gcn --seed 9 --set lr_decay=0.75 --set residual=true"
+    options += " --metric mcc --class-weight balanced --patience 4"
     recipe = mlap("train", tiny, *options.split(), "--out", "run", "--json").json["recipe"]
-    assert recipe == {
+    assert recipe == Recipe().as_dict() | {
         "architecture": "mlap-weighted",
         "layers": 1,
         "width": 4,
@@ -76,6 +80,9 @@ def test_every_option_reaches_the_recipe(mlap: Command, tiny: Path) -> None:
         "lr_decay_every": 15,
         "weight_decay": 0.0,
         "seed": 9,
+        "select_metric": "mcc",
+        "class_weight": "balanced",
+        "patience": 4,
     }
 
 
@@ -92,11 +99,11 @@ def test_resume_needs_only_the_run(mlap: Command, tiny: Path) -> None:
     ("arguments", "message"),
     [
         (["--architecture", "mlap-sun"], "unknown architecture 'mlap-sun'; did you mean 'mlap-sum'"),
-        (["--layers", "0"], "layers must be at least 1, got 0"),
+        (["--layers", "0"], "--layers must be at least 1, got 0"),
         (["--set", "lrr=1"], "unknown field of a recipe 'lrr'; did you mean 'lr'"),
         (["--set", "lr"], "--set takes KEY=VALUE, got 'lr'"),
-        (["--dropout", "2"], "dropout must be at most 1, got 2.0"),
-        (["--resume"], "--resume needs the run directory: --out DIR"),
+        (["--dropout", "2"], "--dropout must be at most 1, got 2.0"),
+        (["--resume"], "--resume needs the run directory, --out DIR"),
         (["--device", "gpu"], "--device must be auto, cpu, cuda, cuda:<number> or mps, got 'gpu'"),
         (["--layers", "many"], "Invalid value for '--layers' / '-l'"),
         (["--no-such-option"], "No such option: --no-such-option"),
@@ -125,10 +132,10 @@ def test_a_run_that_is_there_already(mlap: Command, tiny: Path) -> None:
     assert mlap("train", tiny, *FAST, "--out", "run").code == 0
     answer = mlap("train", tiny, *FAST, "--out", "run", "--quiet")
     assert answer.code == 2
-    assert answer.error.startswith("run already holds a run; add --resume")
+    assert answer.error.startswith("run already holds a run; continue it")
     answer = mlap("train", "--resume", "--out", "run", "--lr", 9, "--quiet")
     assert answer.code == 2
-    assert answer.error.startswith("run was started with lr = 0.001, now got 9.0")
+    assert answer.error.startswith("run was started with --lr 0.001, now got 9.0")
 
 
 def test_a_damaged_checkpoint(mlap: Command, tiny: Path) -> None:
@@ -150,7 +157,7 @@ def test_a_split_that_does_not_exist(mlap: Command, tiny: Path) -> None:
     mlap("train", tiny, *FAST, "--out", "run")
     answer = mlap("evaluate", "run", "--split", "tset")
     assert answer.code == 2
-    assert answer.error == "synthetic-variant has no split 'tset'; it has train, valid, test"
+    assert answer.error == "--split must be train, valid, test or all, got 'tset'"
 
 
 def test_help_names_every_architecture_and_backbone(mlap: Command) -> None:

@@ -284,9 +284,9 @@ def test_what_it_says_of_itself() -> None:
     graphs = sample(name="few")
     assert repr(graphs) == "GraphSet('few', 4 graphs, 6 nodes, 3 edges)"
     assert graphs.split("test").tolist() == [3]
-    with pytest.raises(UsageError, match=r"^few has no split 'dev'; it has train, valid, test$"):
+    with pytest.raises(UsageError, match=r"^few has no part 'dev'; it has train, valid, test$"):
         graphs.split("dev")
-    with pytest.raises(UsageError, match=r"^graphs has no split 'dev'; it has no splits$"):
+    with pytest.raises(UsageError, match=r"^graphs has no part 'dev'; it has no splits$"):
         sample(splits={}).split("dev")
 
 
@@ -472,11 +472,11 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "ids": ({"ids": ["a"]}, r"got 1 ids for 4 graphs"),
     "overlapping splits": (
         {"splits": {"train": np.array([0, 1]), "test": np.array([1, 2])}},
-        r"graph 1 is in more than one split, or twice in one",
+        r"graph 1 is in more than one part, or twice in one",
     ),
-    "a graph twice in a split": ({"splits": {"train": np.array([2, 2])}}, r"graph 2 is in more than one split"),
-    "a split beyond the end": ({"splits": {"test": np.array([0, 4])}}, r"split 'test' names graph 4"),
-    "a negative split": ({"splits": {"test": np.array([0, -1])}}, r"split 'test' names graph"),
+    "a graph twice in a split": ({"splits": {"train": np.array([2, 2])}}, r"graph 2 is in more than one part"),
+    "a split beyond the end": ({"splits": {"test": np.array([0, 4])}}, r"part 'test' names graph 4"),
+    "a negative split": ({"splits": {"test": np.array([0, -1])}}, r"part 'test' names graph"),
 }
 
 

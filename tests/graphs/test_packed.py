@@ -22,7 +22,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlap.errors import DataError, UsageError
-from mlap.graphs import Features, GraphSet, Task, packed, random_split, synthetic
+from mlap.graphs import Features, GraphSet, Task, packed, places, random_split, synthetic
+
+
+@pytest.fixture(autouse=True)
+def _own_memory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was checked before is remembered for one test only, and not in the user's cache."""
+    for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA", "HOME"):
+        monkeypatch.setenv(variable, str(tmp_path_factory.getbasetemp() / "user" / os.urandom(8).hex()))
+
 
 FEATURES = st.sampled_from(["none", "categories", "reals", "scaled", "signed"])
 LABELS = st.sampled_from(["none", "multiclass", "binary", "regression"])
@@ -246,6 +254,23 @@ LIES: dict[str, Any] = {
     "splits": lambda s: s.update(splits=["train", "valid", "test", "more"]),
     "id_ptr": lambda s: s["arrays"].pop("id_ptr"),
     "fingerprint": lambda s: s.pop("fingerprint"),
+    "a number for a name": lambda s: s.update(name=7),
+    "a word for directed": lambda s: s.update(directed="no"),
+    "two parts of one name": lambda s: s.update(splits=["train", "train", "test"]),
+    "parts that are no names": lambda s: s.update(splits=[1, 2, 3]),
+    "half an output": lambda s: s["task"].update(num_outputs=2.5),
+    "true outputs": lambda s: s["task"].update(num_outputs=True),
+    "endless categories": lambda s: s["node_features"].update(cardinalities=[10**12, 401, 70_000]),
+    "categories in a text": lambda s: s["node_features"].update(cardinalities="aaa"),
+    "a fractional divisor": lambda s: s["edge_features"].update(divisor=0.5),
+    "categories that are floats": lambda s: s["node_features"].update(cardinalities=[4.5, 4, 4]),
+    "names of the task": lambda s: s["task"].update(names=[["a"], ["b"]]),
+    "labels of the task": lambda s: s["task"].update(labels=[[1, 2], [3, 4]]),
+    "notes": lambda s: s.update(notes=3),
+    "rows that were left out": lambda s: s.update(left_out=[{"row": "1", "place": "", "text": "", "reason": ""}]),
+    "entries that were left out": lambda s: s.update(left_out=[7]),
+    "a part of floats": lambda s: s["arrays"]["split_0"].update(dtype="<f8"),
+    "a matrix of pointers": lambda s: s["arrays"]["node_ptr"].update(shape=[s["arrays"]["node_ptr"]["shape"][0], 1]),
 }
 
 
@@ -255,7 +280,8 @@ def test_lying_headers_are_errors(tmp_path: Path, whole: Path, lie: str) -> None
     shutil.copytree(whole, path)
     rewrite_header(path, LIES[lie])
     with pytest.raises(DataError, match=r"lie.*pack the set again"):
-        packed.load(path, verify=False)
+        packed.load(path)
+    assert not isinstance(packed.notes(path), str)
 
 
 def replace_array(path: Path, name: str, change: Any) -> None:
@@ -280,12 +306,12 @@ def test_pointers_that_do_not_rise_are_errors(tmp_path: Path, whole: Path, name:
     ("name", "value", "message"),
     [("edges", 65535, "an edge points to"), ("node_features", 65535, "category 65535"), ("y", 7, "label 7")],
 )
-def test_verify_looks_at_the_contents(tmp_path: Path, whole: Path, name: str, value: int, message: str) -> None:
+def test_contents_are_looked_at(tmp_path: Path, whole: Path, name: str, value: int, message: str) -> None:
     path = tmp_path / "contents"
     shutil.copytree(whole, path)
     replace_array(path, name, lambda values: values.__setitem__((5, 0), value))
     with pytest.raises(DataError, match=rf"contents.*{message}"):
-        packed.verify(path)
+        packed.load(path)
 
 
 def test_verify_recomputes_the_fingerprint(tmp_path: Path, whole: Path) -> None:
@@ -322,17 +348,86 @@ def test_other_versions_are_errors(tmp_path: Path, whole: Path, version: Any) ->
         packed.load(path)
 
 
-def test_large_sets_are_checked_on_demand_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    packed.save(synthetic(10), tmp_path / "s")
-    content = bytearray((tmp_path / "s" / "edges.bin").read_bytes())
-    content[7] ^= 1
-    (tmp_path / "s" / "edges.bin").write_bytes(content)
-    with pytest.raises(DataError, match=r"edges\.bin is damaged"):
+def hostile(path: Path, source: Path, node: int) -> Path:
+    """A copy of a set in which the first edge points to another node, with every checksum right."""
+    shutil.copytree(source, path)
+    entry = json.loads((path / "header.json").read_text())["set"]["arrays"]["edges"]
+    values = np.fromfile(path / "edges.bin", entry["dtype"]).astype("<u4")
+    values[1] = node
+    values.tofile(path / "edges.bin")
+    change = {"dtype": "<u4", "crc32": zlib.crc32(values.tobytes())}
+    rewrite_header(path, lambda s: s["arrays"]["edges"].update(change))
+    return path
+
+
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("node", [25, 4_000_000_000, 1_000_000])  # of the next graph, of nobody
+def test_edges_that_leave_their_graph_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: int, small: bool
+) -> None:
+    packed.save(synthetic(2), tmp_path / "s")
+    monkeypatch.setattr(packed, "SMALL", 1 << 30 if small else 100)
+    path = hostile(tmp_path / "hostile", tmp_path / "s", node)
+    with pytest.raises(DataError, match=f"hostile.*graph 0: .* node {node}, "):
+        packed.load(path)
+
+
+@pytest.mark.parametrize("block", [1, 30, 1 << 20])
+def test_edges_are_looked_at_in_every_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    packed.save(synthetic(2), tmp_path / "s")
+    monkeypatch.setattr(packed, "_LOOK", block)
+    assert_same(packed.load(tmp_path / "s"), synthetic(2))
+    edges = packed.load(tmp_path / "s").num_edges
+    replace_array(tmp_path / "s", "edges", lambda values: values.__setitem__((edges - 1, 0), 25))
+    with pytest.raises(DataError, match="node 25, but the graph has 25 nodes"):
         packed.load(tmp_path / "s")
+
+
+def test_categories_that_are_no_numbers_are_errors(tmp_path: Path, whole: Path) -> None:
+    shutil.copytree(whole, tmp_path / "nan")
+    values = np.full(json.loads((whole / "header.json").read_text())["set"]["arrays"]["node_features"]["shape"], np.nan)
+    values.astype("<f4").tofile(tmp_path / "nan" / "node_features.bin")
+    change = {"dtype": "<f4", "crc32": zlib.crc32(values.astype("<f4").tobytes())}
+    rewrite_header(tmp_path / "nan", lambda s: s["arrays"]["node_features"].update(change))
+    with pytest.raises(DataError, match="node categories must be integers"):
+        packed.load(tmp_path / "nan")
+
+
+def test_large_sets_are_checked_until_their_files_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "SMALL", 100)
-    packed.load(tmp_path / "s")
-    with pytest.raises(DataError, match=r"edges\.bin is damaged"):
-        packed.load(tmp_path / "s", verify=True)
+    path = tmp_path / "s"
+    packed.save(synthetic(10), path)
+    looked: list[int] = []
+    check_sum = packed._check_sum
+    monkeypatch.setattr(packed, "_check_sum", lambda *given: (looked.append(1), check_sum(*given))[1])
+    packed.load(path)
+    assert not looked  # its own writer has looked at every piece
+    packed.load(path, verify=True)
+    assert looked
+    shutil.copytree(path, tmp_path / "copy")
+    for expected in (True, False):  # a copy is another file: once
+        looked.clear()
+        packed.load(tmp_path / "copy")
+        assert bool(looked) is expected
+    content = bytearray((path / "edges.bin").read_bytes())
+    content[7] ^= 1
+    stat = (path / "edges.bin").stat()
+    (path / "edges.bin").write_bytes(content)
+    os.utime(path / "edges.bin", ns=(stat.st_atime_ns, stat.st_mtime_ns))  # a forged time does not help
+    for _ in range(2):
+        with pytest.raises(DataError, match=r"edges\.bin is damaged"):
+            packed.load(path)
+
+
+def test_what_was_checked_is_not_believed_from_the_set_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes a set can put any file into it."""
+    monkeypatch.setattr(packed, "SMALL", 100)
+    packed.save(synthetic(2), tmp_path / "s")
+    path = hostile(tmp_path / "hostile", tmp_path / "s", 9999)
+    for file in (places.user_folder() / "checked").iterdir():
+        shutil.copy(file, path)
+    with pytest.raises(DataError, match="node 9999"):
+        packed.load(path)
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------
@@ -346,7 +441,7 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
         write(path, (synthetic(3 // left) for left in (1, 0)))
     with pytest.raises(DataError, match="no graphs to pack"):
         write(path, [])
-    with pytest.raises(DataError, match="split"):
+    with pytest.raises(DataError, match="'train' names graph 99"):
         write(path, [synthetic(1)], {"train": np.array([99])})
     assert packed.load(path).fingerprint == before
     assert os.listdir(tmp_path) == ["s"]

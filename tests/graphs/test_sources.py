@@ -19,7 +19,8 @@ import pytest
 from mlap.errors import DataError, UsageError
 from mlap.graphs import GraphSet, packed, sources, synthetic
 from mlap.graphs.ogb import read_ogb
-from mlap.graphs.sources import data_root, known_datasets, load_graphs
+from mlap.graphs.places import data_root
+from mlap.graphs.sources import known_datasets, load_graphs
 from mlap.graphs.tu import read_tu
 
 
@@ -100,7 +101,7 @@ def test_synthetic(root: Path) -> None:
     assert (
         load_graphs("synthetic", root=root, graphs_per_class=3, seed=5).fingerprint == synthetic(3, seed=5).fingerprint
     )
-    with pytest.raises(UsageError, match="takes no option 'smiles'; it takes graphs_per_class"):
+    with pytest.raises(UsageError, match="synthetic, which takes no smiles"):
         load_graphs("synthetic", root=root, smiles="x")
 
 
@@ -110,10 +111,12 @@ def test_every_kind_of_path(root: Path, tmp_path: Path) -> None:
     assert load_graphs(ogb, root=root, split="first").fingerprint == read_ogb(ogb, split="first").fingerprint
     assert load_graphs(str(tu), root=root).fingerprint == read_tu(tu).fingerprint
     assert load_graphs(tmp_path / "s.graphs", root=root).fingerprint == synthetic(2).fingerprint
-    for options, message in (({"smiles": "x"}, "takes no option 'smiles'; it takes split"), ({"split": "x"}, "split")):
+    for options, message in (({"smiles": "x"}, "takes no smiles"), ({"split": "x"}, "split")):
         with pytest.raises(UsageError, match=message):
             load_graphs(ogb, root=root, **options)
-    with pytest.raises(UsageError, match="packed set, which takes no option 'split'; it takes none"):
+    with pytest.raises(UsageError, match="packed set, which takes no smiles"):
+        load_graphs(tmp_path / "s.graphs", root=root, smiles="x")
+    with pytest.raises(UsageError, match="unknown split 'x'"):
         load_graphs(tmp_path / "s.graphs", root=root, split="x")
 
 
@@ -188,9 +191,11 @@ def test_the_second_time_nothing_is_read(root: Path, tmp_path: Path, forbid_read
         again = load_graphs(path, root=root, say=said_again.append, **options)
         assert again.fingerprint == graphs.fingerprint
         assert again.ids == graphs.ids
-    assert said_again == said  # what was guessed is said again
+    # What was guessed is said again; where the packed set lies was said once.
+    assert said_again == [sentence for sentence in said if str(root) not in sentence]
+    assert sum(str(root / "packed") in sentence for sentence in said) == 4
     assert first[0].fingerprint != first[1].fingerprint
-    load_graphs(table, root=root, processes=1, progress=False)  # these change nothing in what is read
+    load_graphs(table, root=root, processes=1, progress=None)  # these change nothing in what is read
     with pytest.raises(AssertionError, match="read again"):
         load_graphs(table, root=root, split="scaffold")
 
@@ -211,7 +216,8 @@ def test_a_changed_source_is_read_again(root: Path, tmp_path: Path) -> None:
     make_ogb(ogb, 6)
     said: list[str] = []
     assert len(load_graphs(ogb, root=root, split="first", say=said.append)) == 6
-    assert said == [f"reading {ogb} again: it has changed"]
+    assert len(said) == 1
+    assert said[0].startswith(f"reading {ogb} again: ")
     assert len(entries(root)) == 2  # the outdated one is gone, the other split's is left
     os.utime(ogb / "raw" / "edge.csv.gz", ns=(1, 1))
     load_graphs(ogb, root=root, split="first", say=said.append)

@@ -69,7 +69,7 @@ def test_wrong_fractions(fractions: tuple[float, ...]) -> None:
 
 def test_check_splits_refuses_what_is_twice_or_nowhere() -> None:
     check_splits({"train": np.array([0, 2]), "test": np.array([1])}, 3)
-    with pytest.raises(DataError, match="graph 2 is in more than one split"):
+    with pytest.raises(DataError, match="graph 2 is in more than one part"):
         check_splits({"train": np.array([0, 2]), "test": np.array([2])}, 3)
     with pytest.raises(DataError, match="names graph 3, but graphs are numbered 0 to 2"):
         check_splits({"train": np.array([3])}, 3)
@@ -185,5 +185,5 @@ def test_column_split_knows_synonyms() -> None:
 
 @pytest.mark.parametrize("wrong", ["", "fold1", "0"])
 def test_column_split_refuses_other_words(wrong: str) -> None:
-    with pytest.raises(DataError, match=f"row 1 is in the split {wrong!r}; expected one of train"):
+    with pytest.raises(DataError, match=f"row 1 is in the part {wrong!r}; expected one of train"):
         column_split(["train", wrong])

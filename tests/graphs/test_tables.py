@@ -55,29 +55,29 @@ def test_hiv_as_a_user_has_it(shared_data: Path, tmp_path: Path) -> None:
         head = [next(file) for _ in range(1001)]
     path = tmp_path / "HIV.csv.gz"
     path.write_bytes(gzip.compress("".join(head).encode()))
-    with pytest.raises(DataError, match=r"HIV.csv.gz, line 139: .* Al, 6, .*\(and 1 more rows\); .* on_invalid='skip'"):
-        read_table(path)
-    read = read_table(path, on_invalid="skip")
+    with pytest.raises(DataError, match=r"HIV.csv.gz, line 139: .* Al, 6, .*\(and 1 more row\); .* on_invalid='skip'"):
+        read_table(path, on_invalid="error")
+    read = read_table(path)
     assert (read.smiles, read.targets) == ("smiles", ("HIV_active",))
     assert read.graphs.task == Task("binary", 1, "rocauc", ("HIV_active",))
     assert read.graphs.name == "HIV"
     assert (read.num_rows, len(read.graphs)) == (1000, 998)
-    assert [failure.index for failure in read.invalid] == [137, 987]
+    assert [entry.row for entry in read.graphs.left_out] == [137, 987]
     expected = list(csv.DictReader(head))
-    assert read.graphs.ids == [expected[row]["smiles"] for row in read.rows]
-    assert read.graphs.y.ravel().tolist() == [float(expected[row]["HIV_active"]) for row in read.rows]
+    assert read.graphs.ids == [expected[row]["smiles"] for row in read.graphs.rows]
+    assert read.graphs.y.ravel().tolist() == [float(expected[row]["HIV_active"]) for row in read.graphs.rows]
     assert {name: len(part) for name, part in read.graphs.splits.items()} == {"train": 798, "valid": 100, "test": 100}
     assert read.notes[:3] == (
         "SMILES are taken from column 'smiles' (guessed)",
         "labels are taken from column 'HIV_active' (guessed)",
-        "the task is binary, scored by rocauc (guessed)",
+        "the task is binary, scored by ROC-AUC (guessed)",
     )
     assert read.notes[3].startswith("line 139 is left out, 'O=C1O[Al]")
 
-    classes = read_table(path, targets=["activity"], on_invalid="skip", split="stratified")
+    classes = read_table(path, targets=["activity"], split="stratified")
     assert classes.graphs.task == Task("multiclass", 3, "accuracy", ("CA", "CI", "CM"))
     assert [classes.graphs.task.names[label] for label in classes.graphs.y] == [
-        expected[row]["activity"] for row in classes.rows
+        expected[row]["activity"] for row in classes.graphs.rows
     ]
 
 
@@ -125,7 +125,7 @@ def test_parquet_is_as_csv(tmp_path: Path, table: Callable[..., Table]) -> None:
 
     parquet.write_table(pyarrow.table({"smiles": ["C", "C(C"], "on": [1, 0]}), tmp_path / "c.parquet")
     with pytest.raises(DataError, match=r"c.parquet, row 2: no molecule in column 'smiles', 'C\(C'"):
-        read_table(tmp_path / "c.parquet", targets=["on"])
+        read_table(tmp_path / "c.parquet", targets=["on"], on_invalid="error")
 
 
 def test_damaged_files(table: Callable[..., Table], tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_damaged_files(table: Callable[..., Table], tmp_path: Path) -> None:
         table("\n\n")
     with pytest.raises(DataError, match="no rows below its header"):
         table("smiles,y\n")
-    with pytest.raises(DataError, match="not UTF-8"):
-        table(good.encode("utf-16"))
+    with pytest.raises(DataError, match="not a text file"):
+        table(good.encode() + b"\0")
     with pytest.raises(DataError, match=r"table.csv, line 2: "):
         table('smiles,y\n"C"C,1\n')
     (tmp_path / "plain.csv.gz").write_text(good)
@@ -156,8 +156,8 @@ def test_damaged_files(table: Callable[..., Table], tmp_path: Path) -> None:
 
 
 def test_files_that_are_no_tables(table: Callable[..., Table], tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"a.xlsx is not a table .* \.csv, \.csv\.gz"):
-        table("x", "a.xlsx")
+    with pytest.raises(UsageError, match=r"a.xls is not a table .* \.csv, "):
+        table("x", "a.xls")
     with pytest.raises(UsageError, match="there is no file"):
         read_table(tmp_path / "none.csv")
 
@@ -210,7 +210,7 @@ def test_codes_that_happen_to_be_smiles_are_no_smiles_column(table: Callable[...
 
 
 def test_no_smiles_column(table: Callable[..., Table]) -> None:
-    with pytest.raises(UsageError, match=r"none of columns 'text', 'y' holds SMILES; name one with smiles="):
+    with pytest.raises(UsageError, match=r"none of columns 'text', 'y' holds SMILES; name one by smiles"):
         table(rows(text=["hello"] * 10, y=[0, 1] * 5))
     with pytest.raises(UsageError, match=r"unknown column of table.csv 'smile'; did you mean 'smiles'"):
         table(rows(smiles=SMILES, y=[0, 1] * 5), smiles="smile")
@@ -238,8 +238,8 @@ def test_targets_that_are_all_yes_or_no_are_all_taken(table: Callable[..., Table
     )
     assert read.targets == ("tox", "bbb")
     assert read.graphs.task == Task("binary", 2, "rocauc", ("tox", "bbb"))
-    assert read.unlabelled == (2, 8)
-    assert read.rows.tolist() == [0, 1, 3, 4, 5, 6, 7, 9]
+    assert [entry.row for entry in read.graphs.left_out] == [2, 8]
+    assert read.graphs.rows.tolist() == [0, 1, 3, 4, 5, 6, 7, 9]
     unknown = np.nan
     expected = [[0, 1], [1, unknown], [1, 0], [0, 1], [0, 0], [1, unknown], [1, 1], [0, 0]]
     assert np.array_equal(read.graphs.y, expected, equal_nan=True)
@@ -255,13 +255,11 @@ def test_row_numbers_and_names_are_not_guessed(table: Callable[..., Table]) -> N
 def test_a_name_decides_between_numbers(table: Callable[..., Table]) -> None:
     read = table(rows(smiles=SMILES, Class=[0, 1] * 5, pIC50=np.linspace(3, 9, 10), weight=[1] * 10))
     assert read.targets == ("Class",)
-    with pytest.raises(UsageError, match="columns 'expt', 'calc' could all be labels; name the targets"):
+    with pytest.raises(UsageError, match="columns 'expt', 'calc' could all be labels; name targets"):
         table(rows(smiles=SMILES, expt=np.linspace(0, 1, 10), calc=np.linspace(0, 2, 10)))
-    with pytest.raises(
-        UsageError, match="no column of numbers looks like labels; name the targets among column 'kind'"
-    ):
+    with pytest.raises(UsageError, match="no column looks like labels; name targets among column 'kind'"):
         table(rows(smiles=SMILES, kind=["a", "b"] * 5))
-    with pytest.raises(UsageError, match=r"no column of numbers looks like labels; name the targets$"):
+    with pytest.raises(UsageError, match=r"no column looks like labels; name targets$"):
         table(rows(smiles=SMILES))
 
 
@@ -269,19 +267,18 @@ def test_targets_must_be_columns(table: Callable[..., Table]) -> None:
     text = rows(smiles=SMILES, y=[0, 1] * 5)
     with pytest.raises(UsageError, match=r"unknown column of table.csv 'Y'; did you mean 'y'"):
         table(text, targets=["Y"])
-    with pytest.raises(UsageError, match=r"write \['y'\]"):
-        table(text, targets="y")
-    with pytest.raises(UsageError, match="a column of its own"):
+    assert table(text, targets="y").targets == ("y",)
+    with pytest.raises(UsageError, match="a column of their own"):
         table(text, targets=["y", "y"])
-    with pytest.raises(UsageError, match="a column of its own"):
+    with pytest.raises(UsageError, match="a column of their own"):
         table(text, targets=["smiles"])
 
 
 def test_without_targets_there_are_neither_labels_nor_splits(table: Callable[..., Table]) -> None:
-    read = table(rows(smiles=["CCO", "C(C", "C"], y=["", 1, "?"]), targets=(), on_invalid="skip")
+    read = table(rows(smiles=["CCO", "C(C", "C"], y=["", 1, "?"]), targets=())
     assert read.graphs.y is None
     assert read.graphs.splits == {}
-    assert read.rows.tolist() == [0, 2]
+    assert read.graphs.rows.tolist() == [0, 2]
     assert table("smiles\nCCO\n", targets=()).graphs.ids == ["CCO"]
 
 
@@ -292,11 +289,15 @@ def test_without_targets_there_are_neither_labels_nor_splits(table: Callable[...
     ("values", "task"),
     [
         ([0, 1] * 5, Task("binary", 1, "rocauc", ("y",))),
-        (["True", "False"] * 5, Task("binary", 1, "rocauc", ("y",))),
+        (["True", "False"] * 5, Task("binary", 1, "rocauc", ("y",), (("False", "True"),))),
         ([10, 2, 1, 10, 2, 1, 10, 2, 1, 1], Task("multiclass", 3, "accuracy", ("1", "2", "10"))),
         (["2.0", "2", "0", "1"] * 2 + ["0", "1"], Task("multiclass", 3, "accuracy", ("0", "1", "2"))),
         (["b", "a", "", "c", "a"] * 2, Task("multiclass", 3, "accuracy", ("a", "b", "c"))),
-        (["active", "inactive"] * 5, Task("multiclass", 2, "accuracy", ("active", "inactive"))),
+        (["active", "Inactive"] * 5, Task("binary", 1, "rocauc", ("y",), (("Inactive", "active"),))),
+        (["", "no", "yes", "No", "no"] * 2, Task("binary", 1, "rocauc", ("y",), (("no", "yes"),))),
+        (["A", "I"] * 5, Task("binary", 1, "rocauc", ("y",), (("I", "A"),))),
+        ([-1, 1] * 5, Task("binary", 1, "rocauc", ("y",), (("-1", "1"),))),
+        (["red", "blue", "red", "red", "blue"] * 2, Task("binary", 1, "rocauc", ("y",), (("red", "blue"),))),
         (list(np.linspace(-1, 1, 10)), Task("regression", 1, "rmse", ("y",))),
         (list(range(5, 15)), Task("regression", 1, "rmse", ("y",))),  # too many for classes
     ],
@@ -304,12 +305,14 @@ def test_without_targets_there_are_neither_labels_nor_splits(table: Callable[...
 def test_the_task_follows_from_the_labels(table: Callable[..., Table], values: list[Any], task: Task) -> None:
     read = table(rows(smiles=SMILES, y=values), targets=["y"])
     assert read.graphs.task == task
-    assert f"the task is {task.kind}, scored by {task.metric} (guessed)" in read.notes
-    for row, label in zip(read.rows, read.graphs.y, strict=True):
+    assert f"the task is {task.kind}, scored by {task.metric_label} (guessed)" in read.notes
+    for row, label in zip(read.graphs.rows, read.graphs.y, strict=True):
         if task.kind == "multiclass":
             assert str(values[row]).removesuffix(".0") == task.names[label]
+        elif task.labels:
+            assert str(values[row]).lower() == task.labels[0][int(label[0])].lower()
         else:
-            assert label[0] == pytest.approx({"True": 1, "False": 0}.get(values[row], values[row]))
+            assert label[0] == pytest.approx(values[row])
 
 
 def test_the_task_can_be_said(table: Callable[..., Table]) -> None:
@@ -353,30 +356,32 @@ def test_labels_that_make_no_sense(table: Callable[..., Table]) -> None:
         table(rows(smiles=SMILES, y=[""] * 10), targets=["y"])
     with pytest.raises(DataError, match="column 'name' has 10 different values in 10 rows"):
         table(rows(smiles=SMILES, name=[f"molecule {i}" for i in range(10)]), targets=["name"])
-    with pytest.raises(UsageError, match="target 'a' is 0/1 but 'b' is not"):
+    with pytest.raises(UsageError, match="target 'a' is 0 and 1, but 'b' is not"):
         table(rows(smiles=SMILES, a=[0, 1] * 5, b=np.linspace(0, 1, 10)), targets=["a", "b"])
 
 
 # ---- rows and splits -------------------------------------------------------------------------------------------------
 
 
-def test_invalid_rows_and_repeated_ones_are_noted(table: Callable[..., Table]) -> None:
+def test_rows_that_are_left_out_are_noted(table: Callable[..., Table]) -> None:
     text = rows(smiles=["C", "C(C", "C", "", "CC"], y=[0, 1, 1, 0, ""])
-    with pytest.raises(DataError, match=r"table.csv, line 3: no molecule in column 'smiles', 'C\(C': .*\(and 1 more"):
-        table(text)
-    read = table(text, on_invalid="skip")
-    assert [(failure.index, failure.smiles) for failure in read.invalid] == [(1, "C(C"), (3, "")]
-    assert read.unlabelled == (4,)
-    assert read.rows.tolist() == [0, 2]
-    assert read.notes[-4:] == (
+    with pytest.raises(DataError, match=r"table.csv, line 3: .* 'smiles', 'C\(C': .*\(and 1 more row\)"):
+        table(text, on_invalid="error")
+    read = table(text)
+    assert [(entry.row, entry.place, entry.text) for entry in read.graphs.left_out] == [
+        (1, "line 3", "C(C"),
+        (3, "line 5", ""),
+        (4, "line 6", "CC"),
+    ]
+    assert read.graphs.rows.tolist() == [0, 2]
+    assert read.notes[-3:] == (
         "line 3 is left out, 'C(C': it is not written as SMILES",
         "line 5 is left out, '': it is empty",
-        "1 rows are left out because they have no label (line 6 …)",
-        "1 rows repeat the SMILES of another row",
+        "1 row is left out, without a label (line 6)",
     )
     with pytest.raises(DataError, match="line 2: no molecule"):
-        table(rows(smiles=["C(C", "CC("], y=[0, 1]), on_invalid="skip")
-    with pytest.raises(UsageError, match="unknown on_invalid"):
+        table(rows(smiles=["C(C", "CC("], y=[0, 1]))
+    with pytest.raises(UsageError, match=r"'ignore'.*error, skip"):
         table(text, on_invalid="ignore")
 
 
@@ -384,11 +389,16 @@ def test_splits_of_a_table(table: Callable[..., Table]) -> None:
     text = rows(smiles=SMILES * 4, y=[0, 0, 0, 1] * 10, part=["train"] * 30 + ["Val"] * 5 + ["test"] * 5)
     random = table(text, split_seed=3).graphs.splits
     assert [len(random[name]) for name in ("train", "valid", "test")] == [32, 4, 4]
-    for name, expected in random_split(40, seed=3).items():
-        np.testing.assert_array_equal(random[name], expected)
+    for part in random.values():  # each molecule stands four times in the table, and in one part only
+        assert {number % 10 + 10 * turn for number in part for turn in range(4)} == set(part.tolist())
+    once = table(rows(smiles=SMILES, y=[0, 1] * 5), split="random", split_seed=3).graphs.splits
+    for name, expected in random_split(10, seed=3).items():
+        np.testing.assert_array_equal(once[name], expected)
     other = table(text, split="stratified", split_seed=3).graphs
+    unless_told = table(text, split_seed=3).graphs
+    assert all(unless_told.split(part).tolist() == other.split(part).tolist() for part in other.splits)
     assert other.split("test").tolist() != table(text, split="stratified").graphs.split("test").tolist()
-    stratified = table(text, split="stratified", fractions=(0.5, 0.25, 0.25)).graphs
+    stratified = table(text, split="stratified", split_sizes=(0.5, 0.25, 0.25)).graphs
     assert stratified.y[stratified.split("train")].sum() in (4, 5, 6)
     scaffold = table(text, split="scaffold").graphs
     assert {scaffold.ids[i] for i in scaffold.split("train")}.isdisjoint(
@@ -404,7 +414,7 @@ def test_splits_of_a_table(table: Callable[..., Table]) -> None:
 
 def test_a_split_column_follows_the_rows_that_are_kept(table: Callable[..., Table]) -> None:
     text = rows(smiles=["C(C", "C", "CC", "CCC"], y=[1, 0, "", 1], split=["train", "test", "nowhere", "train"])
-    read = table(text, split="column:split", on_invalid="skip")
+    read = table(text, split="column:split")
     assert read.graphs.ids == ["C", "CCC"]
     assert {name: part.tolist() for name, part in read.graphs.splits.items()} == {
         "train": [1],

@@ -11,10 +11,23 @@ from mlap.errors import UsageError
 from mlap.graphs import Task
 from mlap.names import METRICS, TASKS
 
+#: metric → whether higher is better, for tasks of classes and for quantities
+CLASSES = {
+    "rocauc": True,
+    "ap": True,
+    "accuracy": True,
+    "error_rate": False,
+    "balanced_accuracy": True,
+    "mcc": True,
+    "f1": True,
+    "log_loss": False,
+    "brier": False,
+    "calibration_error": False,
+}
 SCORES = {
-    "multiclass": {"error_rate": False, "accuracy": True},
-    "binary": {"accuracy": True, "rocauc": True, "ap": True},
-    "regression": {"rmse": False, "mae": False},
+    "multiclass": CLASSES,
+    "binary": CLASSES,
+    "regression": {"rmse": False, "mae": False, "r2": True, "spearman": True},
 }
 
 
@@ -33,7 +46,7 @@ def test_which_metric_scores_which_kind_and_which_way(kind: str, metric: str) ->
     ("arguments", "message"),
     [
         (("multi-class", 2, "accuracy"), r"^unknown kind of task 'multi-class'; did you mean 'multiclass'\?"),
-        (("binary", 2, "auc"), r"^unknown metric 'auc'; .*Known: error_rate, "),
+        (("binary", 2, "auc"), r"^unknown metric 'auc'; .*Known: .*error_rate, "),
         (("binary", 0, "rocauc"), r"^a task needs at least one output, got 0$"),
         (("binary", 2, "rocauc", ("only one",)), r"^got 1 names for 2 outputs$"),
     ],

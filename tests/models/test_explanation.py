@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from small import in_double, random_graphs, small_network, some_sizes
 from torch import nn
 
-from mlap.analysis import decompose, explain
-from mlap.analysis import explanation as module
+from mlap.models import decompose, explain
+from mlap.models import explanation as module
 from mlap.names import ARCHITECTURES
 from mlap.nn import NORMS, GraphNetwork, JumpReadout, MultiLevelAttentionPooling
 from mlap.training import batches

@@ -5,7 +5,7 @@ import pytest
 import torch
 from small import random_graphs, small_network
 
-from mlap.analysis import level_representations
+from mlap.models import level_representations
 from mlap.models.levels import num_representations
 from mlap.names import ARCHITECTURES
 from mlap.training import batches, predict_logits

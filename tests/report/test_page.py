@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import csv
 import dataclasses
 import math
@@ -20,6 +21,7 @@ from run_records import cell, run
 
 from mlap.errors import DataError, UsageError
 from mlap.graphs import Features, GraphSet, Task
+from mlap.models import load
 from mlap.names import PAPER_ARCHITECTURES
 from mlap.paper import PROTOCOLS
 from mlap.report.curves import depth_plot, scores_plot
@@ -29,7 +31,7 @@ from mlap.report.page import check_out, headline, runs_table, write_report
 from mlap.report.published import published_validation
 from mlap.study import Plan, PlanRecord, RunRecord, Study
 from mlap.study.compare import compare
-from mlap.training import Recipe, load_run, predict_logits, train
+from mlap.training import Recipe, predict_logits, train
 
 
 class Reader(HTMLParser):
@@ -465,8 +467,9 @@ def test_kept_models(tmp_path: Path) -> None:
 
 
 def test_alike(report: Made) -> None:
-    first, second = (load_run(path) for path in report.written.looked_into)
-    other = dataclasses.replace(first, recipe=first.recipe.replace(width=9))
+    first, second = (load(path) for path in report.written.looked_into)
+    other = copy.copy(first)
+    other.recipe = first.recipe.replace(width=9)
     assert [[run.recipe.seed for run in group] for group in group_by_recipe([first, other, second])] == [[0, 1], [0]]
 
 
@@ -491,7 +494,7 @@ def binary_graphs() -> GraphSet:
 def test_the_explained_graphs_are_what_is_said_of_them(tmp_path: Path) -> None:
     graphs = binary_graphs()
     train(Recipe(architecture="mlap-sum", layers=1, width=4, epochs=1), graphs, tmp_path / "run")
-    trained = load_run(tmp_path / "run")
+    trained = load(tmp_path / "run")
     chosen = list(graphs_to_explain(trained, graphs))
     logits = predict_logits(trained.network, graphs, np.array([graph for graph, _ in chosen])).numpy()[:, 0]
     assert graphs.y is not None
@@ -509,7 +512,7 @@ def test_the_explained_graphs_of_a_regression(tmp_path: Path) -> None:
         graphs, y=np.nan_to_num(graphs.y), task=Task("regression", 2, "rmse"), node_features=Features(np.ones((140, 1)))
     )
     train(Recipe(architecture="naive", layers=1, width=4, epochs=1), graphs, tmp_path / "run")
-    chosen = list(graphs_to_explain(load_run(tmp_path / "run"), graphs))
+    chosen = list(graphs_to_explain(load(tmp_path / "run"), graphs))
     assert [graph for graph, _ in chosen] == [0, 1, 2, 3]
 
 

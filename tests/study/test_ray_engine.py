@@ -19,12 +19,13 @@ from study_tools import InProcessEngine, scores, tiny_graphs, tiny_plan, wait_fo
 from mlap import provenance
 from mlap.errors import MlapError, UsageError
 from mlap.graphs import GraphSet
+from mlap.models import load
 from mlap.study import RayEngine, Study, SweepSettings, run_hash, sweep
 from mlap.study.driver import Started
 from mlap.study.engine import Died, Done, EpochDone, Event, Failed, Job
 from mlap.study.ray_engine import room
 from mlap.study.ray_worker import run_directory
-from mlap.training import Recipe, load_run, train
+from mlap.training import Recipe, train
 
 SMALL_STORE = 80 << 20
 
@@ -99,9 +100,9 @@ def test_epochs_are_told_and_the_result_is_that_of_training_here(
         epoch.train_loss for epoch in alone.history
     ]
     assert len(epochs) == len(done.history) == 3
-    assert load_run(job.run_dir).config["threads"] == 1
+    assert load(job.run_dir).config["threads"] == 1
     assert {path.name for path in Path(job.run_dir).iterdir()} == {
-        *("config.json", "history.csv", "last.ckpt", "model.safetensors", "result.json")
+        *("config.json", "history.csv", "last.ckpt", "model.safetensors", "result.json", "splits.json")
     }
 
 
@@ -116,9 +117,9 @@ def test_a_node_that_does_not_see_the_study_sends_the_model(
     own = run_directory(job, "another disk")
     assert own != Path(job.run_dir)
     assert not own.exists()
-    run = load_run(job.run_dir)
+    run = load(job.run_dir)
     assert run.recipe == Recipe.of(job.recipe)
-    assert run.result == done.result
+    assert dataclasses.asdict(run.result) == done.result
     expected = train(run.recipe, data[1]).network.state_dict()
     assert all(weights.equal(expected[name]) for name, weights in run.network.state_dict().items())
 
@@ -157,7 +158,7 @@ def test_a_run_goes_on_after_its_last_epoch_when_its_worker_dies(
     assert isinstance(died, Died)
     assert died.reason.startswith("the Ray worker is gone (")
     assert "\n" not in died.reason
-    reached = len(load_run(job.run_dir).history)
+    reached = len(load(job.run_dir).history)
     assert 0 < reached < 60
     engine.submit(job)
     *epochs, done = finish(engine)
@@ -200,7 +201,7 @@ def test_a_run_has_as_many_threads_as_it_reserves(cluster: Any, data: tuple[str,
             job = make_job(data, tmp_path)
             engine.submit(job)
             assert isinstance(finish(engine)[-1], Done)
-            assert load_run(job.run_dir).config["threads"] == 2
+            assert load(job.run_dir).config["threads"] == 2
     finally:
         cluster.remove_node(larger)
 
@@ -244,7 +245,7 @@ def test_a_node_is_killed_and_every_run_is_there_as_if_it_had_not_been(
         assert scores(on_ray.runs()) == scores(here.runs())
         for run in on_ray.runs():
             assert run.seconds == sum(epoch.seconds for epoch in on_ray.history(run.hash))
-            assert load_run(tmp_path / "ray.db.runs" / run.hash).recipe == run.recipe
+            assert load(tmp_path / "ray.db.runs" / run.hash).recipe == run.recipe
 
 
 # ---- without a cluster ---------------------------------------------------------------------------------------------

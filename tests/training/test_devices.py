@@ -240,7 +240,7 @@ def test_more_shapes_than_torch_would_compile_for_by_itself(compilations: list[A
 
 
 def test_batch_normalisation_would_see_the_padding() -> None:
-    with pytest.raises(UsageError, match=r"^compiled training pads batches, .* leave out --compile$"):
+    with pytest.raises(UsageError, match=r"^compiled training pads batches, .* try compile=False$"):
         train(SMALL.replace(norm="batch"), graph_set(), compile=True)
 
 
@@ -250,7 +250,7 @@ def test_a_failing_compiler_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) 
 
     compile_ = torch.compile
     monkeypatch.setattr(torch, "compile", lambda net, **options: compile_(net, backend=fail))
-    with pytest.raises(MlapError, match=r"^torch could not compile the network \(.*\); leave out --compile$"):
+    with pytest.raises(MlapError, match=r"^torch could not compile the network \(.*\); try compile=False$"):
         train(SMALL, graph_set(), compile=True)
 
 

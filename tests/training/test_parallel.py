@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from mlap.graphs import synthetic
-from mlap.training import Recipe, load_run, train
+from mlap.models import load
+from mlap.training import Recipe, train
 
 # 43 training graphs in batches of 9: shares are unequal, and the last batch has 7
 RECIPE = Recipe(architecture="jk-lstm", layers=2, width=8, epochs=2, batch_size=9, dropout=0.0, norm="none")
@@ -59,10 +60,10 @@ def test_both_processes_end_with_the_same_network(answers: tuple[Path, list[list
 
 def test_two_processes_equal_one_with_the_joint_batch(answers: tuple[Path, list[list[object]]], tmp_path: Path) -> None:
     train(RECIPE, synthetic(graphs_per_class=6), tmp_path)
-    alone, together = (load_run(path) for path in (tmp_path, answers[0]))
+    alone, together = (load(path) for path in (tmp_path, answers[0]))
     for one, two in zip(alone.history, together.history, strict=True):
-        assert two["train_loss"] == pytest.approx(one["train_loss"], rel=1e-4)
-        assert two["valid_loss"] == pytest.approx(one["valid_loss"], rel=1e-4)
+        assert two.train_loss == pytest.approx(one.train_loss, rel=1e-4)
+        assert two.valid_loss == pytest.approx(one.valid_loss, rel=1e-4)
     batch = synthetic(graphs_per_class=6).batch(range(54))
     torch.testing.assert_close(together.network(batch), alone.network(batch), rtol=1e-3, atol=1e-4)
 

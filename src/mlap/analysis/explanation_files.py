@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from mlap.analysis.pictures import explanation_plot, explanation_rows, signed
+from mlap.analysis.explanation_words import (
+    Answering,
+    answer,
+    chosen_output,
+    explained_quantity,
+    output_name,
+    prediction_text,
+    terms,
+)
+from mlap.analysis.pictures import explanation_plot, explanation_rows
 from mlap.analysis.sketch import MAX_NODES, sketch, symbols_of
-from mlap.errors import UsageError
 from mlap.files import write_whole
 from mlap.graphs import GraphSet
 from mlap.models.explanation import Explanation
 from mlap.plotting import save_plot
-from mlap.training import Objective
 
 JSON, CSV = "explanations.json", "explanations.csv"
 COLUMNS = ("graph", "id", "node", "element", "level", "output", "attention", "share")
@@ -44,54 +50,26 @@ class Written:
     reason: str
 
 
-def chosen_output(explanation: Explanation, objective: Objective, output: int | None = None) -> int:
-    """Which logit to explain: the given one; else that of the predicted class, or of the first target."""
-    if output is None:
-        return int(explanation.logits.argmax()) if objective.task.kind == "multiclass" else 0
-    if not 0 <= output < len(explanation.logits):
-        raise UsageError(
-            f"there is no output {output}; the network has {len(explanation.logits)}, from 0", field="output"
-        )
-    return output
-
-
-def output_name(objective: Objective, output: int) -> str:
-    """What a logit is called: its class or target."""
-    task = objective.task
-    if task.names:
-        return task.names[output]
-    return f"class {output}" if task.kind == "multiclass" else f"target {output}"
-
-
-def prediction_text(explanation: Explanation, objective: Objective, output: int) -> str:
-    """The prediction in words and, in a second line, the sum that its logit is."""
-    value = objective.predict(torch.from_numpy(explanation.logits)[None])[0][output]
-    name = output_name(objective, output)
-    text = f"{name}: predicted {value:.3g}" if objective.task.kind == "regression" else f"P({name}) = {value:.3f}"
-    logit = "standardised value" if objective.task.kind == "regression" else "logit"
-    text += f"\n{logit} {signed(explanation.logits[output])}"
-    if explanation.shares is not None:
-        shares = float(explanation.shares[:, :, output].sum())
-        text += f" = bias {signed(explanation.bias[output])} and shares {signed(shares)}"
-    return text
-
-
-def explanation_dict(explanation: Explanation, graphs: GraphSet, objective: Objective, output: int) -> dict[str, Any]:
+def explanation_dict(explanation: Explanation, graphs: GraphSet, model: Answering, output: int) -> dict[str, Any]:
     """One graph's explanation for machines. Shares are `[node][level]`, of the logit `output`."""
     shares = None if explanation.shares is None else explanation.shares[:, :, output]
+    values = model.values(explanation.logits[None])[0]
     return {
         "graph": explanation.graph,
         "id": None if graphs.ids is None else graphs.ids[explanation.graph],
-        "prediction": _numbers(objective.predict(torch.from_numpy(explanation.logits)[None])[0]),
+        "prediction": _numbers(values),
+        "answer": answer(model.task, values, output),
         "logits": _numbers(explanation.logits),
         "output": output,
-        "output_name": output_name(objective, output),
+        "output_name": output_name(model.task, output),
+        "explained": explained_quantity(model.task, output),
         "logit": float(explanation.logits[output]),
         "bias": None if shares is None else float(explanation.bias[output]),
         "levels": list(explanation.levels),
         "shares": None if shares is None else _numbers(shares),
         "shares_of_levels": None if shares is None else _numbers(shares.sum(axis=0)),
         "shares_of_nodes": None if shares is None else _numbers(shares.sum(axis=1)),
+        "terms": dict(terms(explanation, output)),
         "attention": _numbers(explanation.attention),
         "elements": symbols_of(graphs, explanation.graph),
         "residual": None if shares is None else explanation.residual,
@@ -102,11 +80,13 @@ def explanation_dict(explanation: Explanation, graphs: GraphSet, objective: Obje
 def write_explanations(
     explanations: Iterable[Explanation],
     graphs: GraphSet,
-    objective: Objective,
+    model: Answering,
     out: Path,
     *,
     output: int | None = None,
+    rows: Sequence[int] | None = None,
     max_pictures: int = 12,
+    numbers: bool = False,
     on_graph: Callable[[dict[str, Any]], None] | None = None,
 ) -> Written:
     """Write explanations to a folder as they come: `explanations.json`, `explanations.csv` and pictures.
@@ -114,10 +94,12 @@ def write_explanations(
     Args:
         explanations: of graphs of the set, any number of them.
         graphs: the set.
-        objective: what the network's logits mean.
+        model: whose explanations they are.
         out: the folder.
         output: which logit to explain; that of the predicted class, or of the first target, unless given.
+        rows: the row of the input that each graph of the set is, by which it is called; its own number unless given.
         max_pictures: draw so many of the graphs, the first ones.
+        numbers: whether to write the numbers of the nodes into the pictures.
         on_graph: called with each graph's `explanation_dict`.
     """
     out.mkdir(parents=True, exist_ok=True)
@@ -138,17 +120,20 @@ def write_explanations(
             writer.writeheader()
             as_json.write("[")
             for explanation in explanations:
-                chosen = chosen_output(explanation, objective, output)
-                content = explanation_dict(explanation, graphs, objective, chosen)
+                chosen = chosen_output(explanation, model.task, output)
+                row_of_input = explanation.graph if rows is None else int(rows[explanation.graph])
+                content = {**explanation_dict(explanation, graphs, model, chosen), "graph": row_of_input}
                 as_json.write(",\n" if done else "\n")
                 as_json.write(json.dumps(content))
                 for row in explanation_rows(explanation, chosen, content["elements"]):
-                    writer.writerow({"id": content["id"], **row})
+                    writer.writerow({**row, "id": content["id"], "graph": row_of_input})
                 if len(pictures) < max_pictures:
                     if 0 < explanation.num_nodes <= MAX_NODES:
-                        pictures.append(draw(explanation, graphs, objective, chosen, out))
+                        path = out / f"graph-{row_of_input}"
+                        draw(explanation, graphs, model, chosen, path, f"{graphs.name} {row_of_input}", numbers)
+                        pictures.append(path)
                     else:
-                        not_drawn.append(explanation.graph)
+                        not_drawn.append(row_of_input)
                 done, residual, reason = done + 1, max(residual, explanation.residual), explanation.reason
                 if on_graph is not None:
                     on_graph(content)
@@ -158,13 +143,19 @@ def write_explanations(
     return Written(done, tuple(pictures), tuple(not_drawn), residual, reason)
 
 
-def draw(explanation: Explanation, graphs: GraphSet, objective: Objective, output: int, out: Path) -> Path:
-    """Draw one explained graph to `out` as SVG and PNG, with its data as CSV; the path without ending."""
-    title = f"{graphs.name} {explanation.graph}: {prediction_text(explanation, objective, output)}"
-    plot = explanation_plot(explanation, sketch(graphs, explanation.graph), output, title)
-    path = out / f"graph-{explanation.graph}"
-    save_plot(plot, path)
-    return path
+def draw(
+    explanation: Explanation, graphs: GraphSet, model: Answering, output: int, path: Path, name: str, numbers: bool
+) -> None:
+    """Draw one explained graph to `path` with the endings SVG, PNG and CSV; a molecule is called by its SMILES."""
+    identity = None if graphs.ids is None else graphs.ids[explanation.graph]
+    title = f"{_short(identity or name)}\n{prediction_text(explanation, model, output)}"
+    drawing = sketch(graphs, explanation.graph)
+    save_plot(explanation_plot(explanation, drawing, output, title, numbers=numbers), path)
+
+
+def _short(text: str, longest: int = 90) -> str:
+    """A text that fits above a picture."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def _numbers(values: Any) -> Any:

@@ -14,6 +14,7 @@ from matplotlib.patches import Circle, PathPatch
 from numpy.typing import NDArray
 
 from mlap import plotting
+from mlap.analysis.explanation_words import signed
 from mlap.analysis.sketch import Sketch
 from mlap.models.explanation import Explanation
 from mlap.plotting import Plot
@@ -24,7 +25,9 @@ Floats = NDArray[np.floating[Any]]
 SMALLEST = 12
 
 
-def explanation_plot(explanation: Explanation, drawing: Sketch, output: int, title: str) -> Plot:
+def explanation_plot(
+    explanation: Explanation, drawing: Sketch, output: int, title: str, *, numbers: bool = False
+) -> Plot:
     """A panel for each level that has shares of its own and one for their sum, on one scale; or the attention.
 
     Args:
@@ -32,6 +35,7 @@ def explanation_plot(explanation: Explanation, drawing: Sketch, output: int, tit
         drawing: how to draw the graph.
         output: which logit.
         title: above everything.
+        numbers: whether to write the number of each node beside it.
     """
     panels, label = _panels(explanation, output)
     largest = max((float(np.abs(values).max(initial=0)) for values in panels.values()), default=0) or 1.0
@@ -52,6 +56,8 @@ def explanation_plot(explanation: Explanation, drawing: Sketch, output: int, tit
         points_per_unit = 72 * min(side / size[0], tall / size[1])
         for axes, (name, values) in zip(grid.flat, panels.items(), strict=False):
             _draw(axes, drawing, values, scale, points_per_unit)
+            if numbers:
+                _write_numbers(axes, drawing, points_per_unit)
             axes.set_xlim(low[0], high[0])
             axes.set_ylim(low[1], high[1])
             axes.set_title(name)
@@ -59,7 +65,7 @@ def explanation_plot(explanation: Explanation, drawing: Sketch, output: int, tit
             axes.set_aspect("equal")
             axes.set_axis_off()
         figure.colorbar(scale, ax=grid, label=label, shrink=min(1.0, 1.6 / (lines * tall)), aspect=18)
-        figure.suptitle(title)
+        figure.suptitle(title.replace("$", r"\$"))  # a dollar would begin a formula
     return Plot(figure, explanation_rows(explanation, output, drawing.symbols))
 
 
@@ -77,15 +83,6 @@ def _panels(explanation: Explanation, output: int) -> tuple[dict[str, Floats], s
     if len(panels) != 1:
         panels[f"all levels: {signed(shares.sum())}"] = shares.sum(axis=1)
     return panels, "share of the logit"
-
-
-def signed(value: float) -> str:
-    """A number with its sign, a true minus.
-
-    >>> signed(-0.5)
-    '−0.50'
-    """
-    return f"{value:+.2f}".replace("-", "−")
 
 
 def _columns(panels: int, size: NDArray[np.float64], drawing: Sketch) -> int:
@@ -118,6 +115,13 @@ def _draw(axes: Axes, drawing: Sketch, values: Floats, scale: ScalarMappable, po
                 zorder=2,
             )
         )
+
+
+def _write_numbers(axes: Axes, drawing: Sketch, points_per_unit: float) -> None:
+    """Write the number of each node at the upper right of its circle."""
+    size = float(np.clip(0.9 * drawing.radius * points_per_unit, 3, 8))
+    for node, (x, y) in enumerate(drawing.places + 0.8 * drawing.radius):
+        axes.text(x, y, str(node), fontsize=size, color=plotting.GREY, ha="left", va="bottom", zorder=4)
 
 
 def explanation_rows(explanation: Explanation, output: int, symbols: list[str] | None) -> list[dict[str, Any]]:

@@ -9,11 +9,23 @@ import os
 import sys
 from typing import Annotated, Any
 
-import click
 import typer
 
 import mlap
-from mlap.cli import compare, data, embed, evaluate, explain, predict, probe, report, sweep, train
+from mlap.cli import (
+    calibrate,
+    compare,
+    data,
+    embed,
+    ensemble,
+    evaluate,
+    explain,
+    predict,
+    probe,
+    report,
+    sweep,
+    train,
+)
 from mlap.cli.spelling import spelling
 from mlap.errors import MlapError, UsageError
 from mlap.names import load_plugins
@@ -32,6 +44,8 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("explain")(explain.explain)
 app.command("embed")(embed.embed)
+app.command("ensemble")(ensemble.ensemble)
+app.command("calibrate")(calibrate.calibrate)
 app.command("probe")(probe.probe)
 app.command("sweep")(sweep.sweep)
 app.command("compare")(compare.compare)
@@ -66,7 +80,7 @@ def main() -> None:
         code = _fail(error.told(spelling(_verb(command))), 2)
     except MlapError as error:
         code = _fail(error.told(spelling(_verb(command))), 1)
-    except (KeyboardInterrupt, click.exceptions.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         code = _fail("stopped", 130)
     except BrokenPipeError:  # the reader of our output has gone (`mlap … | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -76,17 +90,20 @@ def main() -> None:
         code = _fail(f"{where}{error.strerror or error}", 1)
     except MemoryError:
         code = _fail("there is not enough memory for this", 1)
-    except click.ClickException as error:  # an unknown option or verb
-        code = _fail(f"{error.format_message()} See `mlap --help`.", 2)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        code = _fail(f"{error.format_message()} See `mlap --help`.", 2)  # typer's own: an unknown option or verb
     sys.exit(code or 0)
 
 
 def _verb(command: Any) -> Any:
     """The command that the arguments name."""
     for word in sys.argv[1:]:
-        if not isinstance(command, click.Group) or word not in command.commands:
+        verbs = getattr(command, "commands", {})
+        if word not in verbs:
             break
-        command = command.commands[word]
+        command = verbs[word]
     return command
 
 

@@ -12,22 +12,32 @@ from mlap.cli.common import (
     DataRoot,
     Invalid,
     Json,
+    NoCache,
+    Positive,
+    Quiet,
     SmilesColumn,
     SplitBy,
     SplitSeed,
+    SplitsFile,
+    SplitSizes,
     Targets,
     TaskKind,
     count,
     load,
+    note,
     print_json,
     table_options,
 )
+from mlap.cli.spelling import spelling
 from mlap.errors import UsageError
+from mlap.progress import steps_bar
 
 if TYPE_CHECKING:
     from mlap.graphs import Features, GraphSet
 
-app = typer.Typer(help="List, describe, make and pack data sets.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="List, describe, make and pack data sets; remove packed copies.", no_args_is_help=True, rich_markup_mode=None
+)
 
 Dataset = Annotated[str, typer.Argument(help="A name (see mlap data list) or a path.", metavar="DATASET")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Where to write the packed set, e.g. mine.graphs.")]
@@ -53,30 +63,66 @@ def list_sets(data_root: DataRoot = None, as_json: Json = False) -> None:
 
 @app.command("info")
 def info(
+    context: typer.Context,
     dataset: Dataset,
     smiles_column: SmilesColumn = None,
     target: Targets = None,
     task: TaskKind = None,
+    positive: Positive = None,
     split_by: SplitBy = None,
     split_seed: SplitSeed = None,
+    split_sizes: SplitSizes = None,
+    splits_file: SplitsFile = None,
     invalid: Invalid = None,
+    invalid_rows: Annotated[
+        Path | None,
+        typer.Option("--invalid-rows", metavar="FILE", help="Write the rows that are left out to a CSV file."),
+    ] = None,
+    no_cache: NoCache = False,
     data_root: DataRoot = None,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Say what is in a data set.
+    """Say what is in a data set: size, labels, repeated and contradictory molecules, salts, invalid rows, the split.
 
     \b
     Examples:
+      mlap data info molecules.csv
+      mlap data info molecules.csv --target active --split-by scaffold --invalid-rows invalid.csv
       mlap data info synthetic
     """
-    options = table_options(smiles_column, target, task, split_by, split_seed, invalid)
-    facts = _facts(load(dataset, data_root, as_json, **options))
+    from mlap.graphs.sources import is_table
+    from mlap.graphs.summary import summary, write_left_out
+
+    silent = quiet or as_json
+    options = table_options(
+        smiles_column, target, task, split_by, split_seed, invalid, positive, split_sizes, splits_file
+    )
+    options["cache"] = not no_cache
+    try:
+        graphs = load(dataset, data_root, silent, **options)
+    except UsageError as error:
+        if error.field != "targets" or "targets" in options or not is_table(dataset):
+            raise
+        # The labels have to be named first; the rest can be told all the same.
+        note(error.told(spelling(context.command)), silent)
+        unlabelled = {key: options[key] for key in ("smiles", "on_invalid", "cache") if key in options}
+        graphs = load(dataset, data_root, silent, targets=(), **unlabelled)
+    with steps_bar(silent) as progress:
+        found = summary(graphs, progress=progress)
+    if invalid_rows is not None:
+        write_left_out(graphs, invalid_rows)
+        note(f"{count(len(graphs.left_out), 'row')} written to {invalid_rows}", silent)
+    facts = _facts(graphs)
     if as_json:
-        print_json(facts)
+        print_json({**facts, "summary": found.as_dict()})
         return
     for key, value in facts.items():
         text = ", ".join(f"{k} {v:,}" for k, v in value.items()) if isinstance(value, dict) else value
         typer.echo(f"{key.replace('_', ' '):<16}{f'{text:,}' if isinstance(text, int) else text}")
+    typer.echo()
+    for line in found.lines():
+        typer.echo(line)
 
 
 class OneWay(str, Enum):
@@ -101,7 +147,7 @@ def make(
         OneWay, typer.Option(help="Edges that are single arcs: appended (extra and random ones), random or none.")
     ] = OneWay.random,
     repeats: Annotated[bool, typer.Option(help="Whether a random edge may repeat another or be a loop.")] = False,
-    seed: Annotated[int, typer.Option(help="Of the random edges and the split.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the random edges and the split.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Make the paper's synthetic data set, or another reading of it, as a packed set.
@@ -134,11 +180,16 @@ def pack(
     smiles_column: SmilesColumn = None,
     target: Targets = None,
     task: TaskKind = None,
+    positive: Positive = None,
     split_by: SplitBy = None,
     split_seed: SplitSeed = None,
+    split_sizes: SplitSizes = None,
+    splits_file: SplitsFile = None,
     invalid: Invalid = None,
+    no_cache: NoCache = False,
     data_root: DataRoot = None,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write a data set as a packed set, which loads in milliseconds and may be larger than memory.
 
@@ -148,11 +199,31 @@ def pack(
     """
     from mlap.graphs import packed
 
-    graphs = load(
-        dataset, data_root, as_json, **table_options(smiles_column, target, task, split_by, split_seed, invalid)
+    options = table_options(
+        smiles_column, target, task, split_by, split_seed, invalid, positive, split_sizes, splits_file
     )
+    graphs = load(dataset, data_root, quiet or as_json, cache=not no_cache, **options)
     packed.save(graphs, out)
     _say_written(graphs, out, as_json)
+
+
+@app.command("clean")
+def clean(data_root: DataRoot = None, as_json: Json = False) -> None:
+    """Remove the packed copies of data sets. They are made again when they are needed.
+
+    Sets that you packed yourself, and what was downloaded, stay.
+
+    \b
+    Examples:
+      mlap data clean
+    """
+    from mlap.graphs.sources import clean_cache
+
+    removed, size = clean_cache(data_root)
+    if as_json:
+        print_json({"removed": removed, "bytes": size})
+    else:
+        typer.echo(f"{count(removed, 'packed copy').replace('copys', 'copies')} removed, {size / 1e6:.1f} MB")
 
 
 def _say_written(graphs: GraphSet, out: Path, as_json: bool) -> None:
@@ -169,7 +240,7 @@ def _edges(text: str) -> list[tuple[int, int]]:
         pairs = [tuple(int(end) for end in edge.split("-")) for edge in text.split(",")]
         return [(first, second) for first, second in pairs]
     except ValueError:
-        raise UsageError(f"--extra-edges takes pairs of nodes such as 0-2,1-4,0-4, got {text!r}") from None
+        raise UsageError(f"{{field}} takes pairs of nodes such as 0-2,1-4,0-4, got {text!r}", "extra_edges") from None
 
 
 def _facts(graphs: GraphSet) -> dict[str, Any]:
@@ -188,7 +259,8 @@ def _facts(graphs: GraphSet) -> dict[str, Any]:
         outputs = count(graphs.task.num_outputs, "class" if graphs.task.kind == "multiclass" else "target")
         facts["task"] = f"{graphs.task.kind}, {outputs.replace('classs', 'classes')}"
         facts["measure"] = graphs.task.metric_label
-    facts["splits"] = {name: len(part) for name, part in graphs.splits.items()}
+    if graphs.splits:
+        facts["splits"] = {name: len(part) for name, part in graphs.splits.items()}
     facts["fingerprint"] = graphs.fingerprint
     return facts
 

@@ -46,6 +46,9 @@ def explain(
         typer.Option("--class", metavar="C", help="The class or target to explain.  [default: the predicted class]"),
     ] = None,
     max_pictures: Annotated[int, typer.Option("--max", min=0, help="Draw at most so many graphs.")] = 12,
+    atom_numbers: Annotated[
+        bool, typer.Option("--atom-numbers", help="Write the number of each atom or node into the pictures.")
+    ] = False,
     smiles_column: SmilesColumn = None,
     threads: Threads = None,
     device: Device = "auto",
@@ -91,10 +94,12 @@ def explain(
         written = write_explanations(
             explanations.of(chosen),
             given.graphs,
-            loaded.objective,
+            loaded,
             out,
             output=chosen_output,
+            rows=given.kept.tolist(),
             max_pictures=max_pictures,
+            numbers=atom_numbers,
             on_graph=on_graph,
         )
     if as_json:
@@ -142,13 +147,11 @@ def _chosen(text: str | None, inputs: Inputs) -> list[int]:
 
 
 def _line(content: dict[str, Any]) -> str:
-    """One graph in short."""
-    line = f"graph {content['graph']}: {content['output_name']}, logit {content['logit']:+.3f}"
-    if content["shares"] is None:
+    """One graph in short: what is predicted, what the shares are of, and what it is the sum of."""
+    line = f"row {content['graph']}: {content['answer']}; {content['explained']} {content['logit']:+.3f}"
+    if not content["terms"]:
         return line
-    line += f" = bias {content['bias']:+.3f}"
-    for level, share in zip(content["levels"] or ["all"], content["shares_of_levels"], strict=True):
-        line += f", level {level} {share:+.3f}" if content["levels"] else f", nodes {share:+.3f}"
+    line += " = " + ", ".join(f"{name} {term:+.3f}" for name, term in content["terms"].items())
     nodes = content["shares_of_nodes"]
     top = sorted(range(len(nodes)), key=lambda node: -abs(nodes[node]))[:3]
     elements = content["elements"] or [""] * len(nodes)

@@ -32,6 +32,12 @@ def predict(
     drop_extra_columns: Annotated[
         bool, typer.Option("--drop-extra-columns", help="Leave out the input's own columns.")
     ] = False,
+    confidence: Annotated[
+        float | None,
+        typer.Option(
+            metavar="0.9", help="Add sets of classes, or intervals, that hold the truth this often. Calibrated models."
+        ),
+    ] = None,
     smiles_column: SmilesColumn = None,
     threads: Threads = None,
     device: Device = "auto",
@@ -56,9 +62,13 @@ def predict(
     use_threads(threads)
     silent = quiet or as_json
     with steps_bar(silent) as progress:
-        predictions = load(model, device).predict(
-            one_or_many(inputs), smiles=smiles_column, root=data_root, progress=progress
+        loaded = load(model, device)
+        predictions = loaded.predict(
+            one_or_many(inputs), smiles=smiles_column, root=data_root, confidence=confidence, progress=progress
         )
+    if confidence is not None and loaded.calibrated is not None:
+        for text in loaded.calibrated.warnings(loaded.task, confidence):
+            note(f"note: {text}", silent)
     if as_json:
         print_json({"model": str(model), "predictions": predictions.rows(not drop_extra_columns)})
     else:

@@ -52,12 +52,12 @@ def probe(
       mlap probe runs/mine --no-tsne --json
     """
     from mlap.analysis import inspect_runs, write_inspection
-    from mlap.models import load
+    from mlap.models import load_run
     from mlap.models.run import resolve_device
 
     use_threads(threads)
     silent = quiet or as_json
-    trained = [load(run) for run in runs]
+    trained = [load_run(run) for run in runs]
     first = trained[0]
 
     def say(text: str) -> None:

@@ -15,6 +15,7 @@ PARAMETERS = {
     "root": "data_root",
     "fields": "settings",
     "cache": "no_cache",
+    "select_metric": "metric",
 }
 
 

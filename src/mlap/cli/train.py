@@ -33,12 +33,12 @@ from mlap.cli.common import (
     use_threads,
 )
 from mlap.errors import UsageError
-from mlap.names import ARCHITECTURES, BACKBONES, METRICS, PRESETS
-from mlap.progress import training_bar
+from mlap.names import ARCHITECTURES, BACKBONES, BASELINES, METRICS, PRESETS
+from mlap.progress import steps_bar, training_bar
 
 if TYPE_CHECKING:
     from mlap.graphs import GraphSet
-    from mlap.models import Run
+    from mlap.models import Model
     from mlap.training import Recipe
 
 
@@ -116,6 +116,14 @@ def train(
     folds: Annotated[
         int | None, typer.Option("--folds", min=3, metavar="K", help="Cross-validate: K runs, each tested on one fold.")
     ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option("--baseline", metavar="NAME", help=f"Fit a simple model instead: {', '.join(BASELINES)}."),
+    ] = None,
+    members: Annotated[
+        int | None,
+        typer.Option("--members", min=2, metavar="N", help="Train N networks from different seeds, as one ensemble."),
+    ] = None,
     smiles_column: SmilesColumn = None,
     target: Targets = None,
     task: TaskKind = None,
@@ -145,6 +153,8 @@ def train(
       mlap train molecules.csv --target active --split-by scaffold --out runs/mine
       mlap train molecules.csv --preset quick
       mlap train molecules.csv --folds 5 --out runs/folds
+      mlap train molecules.csv --members 5 --out runs/five
+      mlap train molecules.csv --baseline rf-morgan --out runs/forest
       mlap train --resume --out runs/mine
       mlap train synthetic --architecture mlap-sum --layers 3 --graph-norm
     """
@@ -159,7 +169,7 @@ def train(
         "dropout": dropout,
         "backbone": backbone,
         "seed": seed,
-        "metric": metric,
+        "select_metric": metric,
         "class_weight": class_weight,
         "patience": patience,
     }
@@ -176,9 +186,15 @@ def train(
     )
     if no_cache:
         options["cache"] = False
-    call = TrainCall(dataset, data_root, options, changes, out, resume, overwrite, init, freeze_backbone, preset, time)
+    if (baseline is not None) + (members is not None) + (init is not None) > 1 or (members and folds):
+        raise UsageError("of a baseline, several members, folds of them and a run to start from, choose one")
+    call = TrainCall(
+        dataset, data_root, options, changes, out, resume, overwrite, init, freeze_backbone, baseline, preset, time
+    )
     try:
-        if folds is None:
+        if members is not None:
+            answer = _train_members(call, members, device, silent)
+        elif folds is None:
             answer = _train_one(call, device, compile, silent)
         else:
             answer = _train_folds(call, folds, device, compile, silent)
@@ -205,6 +221,7 @@ class TrainCall:
     overwrite: bool
     init: Path | None
     freeze_backbone: bool
+    baseline: str | None = None
     preset: str | None = None
     time: float | None = None
 
@@ -215,7 +232,7 @@ class Answer:
 
     line: str
     json: dict[str, Any]
-    run: Run
+    model: Model
 
 
 def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Answer:
@@ -230,6 +247,8 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
     if graphs.task is None:
         raise UsageError(f"{graphs.name} has no labels to train on", "targets")
     check_parts(graphs)
+    if call.baseline is not None:
+        return _fit_baseline(call, call.baseline, graphs, silent)
     if recipe is None:
         recipe = _chosen(call, graphs, device, silent)
     norm = {"graph": "GraphNorm", "none": "no normalisation"}.get(recipe.norm, f"{recipe.norm} normalisation")
@@ -243,7 +262,7 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
     )
     note(f"on {graphs.name}: {count(len(graphs), 'graph')} ({splits})", silent)
     note(f"writing to {out} (device {device}, {count(torch.get_num_threads(), 'thread')})", silent)
-    metric = recipe.metric or graphs.task.metric
+    metric = recipe.select_metric or graphs.task.metric
     try:
         with training_bar(recipe.epochs, metric, silent=silent, lines=note) as (on_epoch, on_step):
             run = train_run(
@@ -269,6 +288,76 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
     test = "" if result.test_score is None else f", test {label} {result.test_score:.4f}"
     line = f"epoch {result.best_epoch}: validation {label} {result.valid_score:.4f}{test}  ({out})"
     return Answer(line, {"run": str(out), "recipe": recipe.as_dict(), **asdict(result)}, run)
+
+
+def _fit_baseline(call: TrainCall, name: str, graphs: GraphSet, silent: bool) -> Answer:
+    """Fit a baseline, and say what on."""
+    from mlap.models import train as train_model
+    from mlap.study.local_engine import usable_cores
+
+    out = call.out or Path("runs") / graphs.name / f"{name}-s{call.changes.get('seed', 0)}"
+    splits = ", ".join(f"{len(part):,} {part_name}" for part_name, part in graphs.splits.items())
+    note(f"{name}: {BASELINES.get(name, '')}", silent)
+    note(f"on {graphs.name}: {count(len(graphs), 'graph')} ({splits})", silent)
+    model = train_model(
+        graphs,
+        baseline=name,
+        out=out,
+        resume=call.resume,
+        overwrite=call.overwrite,
+        n_jobs=usable_cores(),
+        **call.changes,
+    )
+    for text in model.notes:
+        note(f"note: {text}", silent)
+    result = model.result
+    assert result is not None
+    label = METRICS[result.metric].label
+    test = "" if result.test_score is None else f", test {label} {result.test_score:.4f}"
+    line = f"{name}: validation {label} {result.valid_score:.4f}{test}  ({out})"
+    return Answer(line, {"model": str(out), "baseline": name, **asdict(result)}, model)
+
+
+def _train_members(call: TrainCall, members: int, device: str, silent: bool) -> Answer:
+    """Train an ensemble, and say what became of it."""
+    from mlap.cli.ensemble import ensemble_json, ensemble_lines
+    from mlap.graphs.dividing import check_parts
+    from mlap.study import train_ensemble
+    from mlap.training import Recipe, recipe_for
+
+    if call.dataset is None:
+        raise UsageError("{field} need a DATASET", "members")
+    recipe = Recipe.of(call.changes)  # a wrong value is an error before the data are read
+    graphs = load(call.dataset, call.data_root, silent, **call.options)
+    check_parts(graphs)
+    recipe = recipe_for(graphs, call.preset, **call.changes)
+    out = call.out or Path("runs") / graphs.name / f"{recipe.architecture}-L{recipe.layers}-{recipe.norm}-x{members}"
+    note(f"{members} × {recipe.architecture}, {count(recipe.layers, 'layer')}, width {recipe.width}", silent)
+    note(f"writing to {out}", silent)
+    try:
+        with steps_bar(silent) as progress:
+            ensemble = train_ensemble(
+                graphs,
+                recipe,
+                members=members,
+                out=out,
+                resume=call.resume,
+                overwrite=call.overwrite,
+                device=device,
+                on_epoch=None if progress is None else lambda done, total: progress("epochs", done, total),
+            )
+    except KeyboardInterrupt:
+        note("stopped; run the same command with --resume to continue", silent)
+        raise
+    for line in ensemble_lines(ensemble):
+        note(line, silent)
+    scores = {part: ensemble.evaluate(graphs, part) for part in ("valid", "test") if len(graphs.splits.get(part, ()))}
+    label = METRICS[ensemble.task.metric].label
+    shown = ", ".join(
+        f"{'validation' if part == 'valid' else part} {label} {found.score:.4f}" for part, found in scores.items()
+    )
+    content = {**ensemble_json(ensemble), **{part: found.as_dict() for part, found in scores.items()}}
+    return Answer(f"{count(members, 'member')}: {shown}  ({out})", content, ensemble)
 
 
 def _chosen(call: TrainCall, graphs: GraphSet, device: str, silent: bool) -> Recipe:
@@ -319,7 +408,7 @@ def _train_folds(call: TrainCall, folds: int, device: str, compile: bool, silent
         "folds": [answer.json for answer in answers],
     }
     line = f"test {label} {summary.mean:.4f}{error} over {count(len(scores), 'fold')}  ({folder})"
-    return Answer(line, content, answers[0].run)
+    return Answer(line, content, answers[0].model)
 
 
 def _settings(pairs: list[str]) -> dict[str, str]:
@@ -339,8 +428,10 @@ def _resolve(call: TrainCall) -> tuple[str, Path | None, dict[str, Any], Recipe 
 
     if call.resume and call.out is None:
         raise UsageError("{field} needs the run directory, --out DIR", "resume")
-    if call.resume and call.out is not None and (call.out / CONFIG).exists():
+    if call.resume and call.baseline is None and call.out is not None and (call.out / CONFIG).exists():
         config = read_config(call.out)
+        if config.get("kind", "run") != "run":
+            raise UsageError(f"{call.out} holds a {config['kind']}, which is finished; {{field}} is for runs", "resume")
         recipe = Recipe.of(config["recipe"]).replace(**call.changes)
         if call.dataset is None:
             data = config["data"]
@@ -352,5 +443,6 @@ def _resolve(call: TrainCall) -> tuple[str, Path | None, dict[str, Any], Recipe 
         if call.resume:
             raise UsageError(f"{call.out} holds no run to resume; name a DATASET to start one")
         raise UsageError("name a DATASET to train on, e.g. `mlap train synthetic`; `mlap data list` shows known ones")
-    Recipe.of(call.changes)  # a wrong value is an error before the data are read
+    if call.baseline is None:
+        Recipe.of(call.changes)  # a wrong value is an error before the data are read
     return call.dataset, call.data_root, call.options, None

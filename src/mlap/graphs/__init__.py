@@ -5,8 +5,9 @@ from mlap.graphs.graph_set import Features, GraphBatch, GraphSet
 from mlap.graphs.molecules import molecules
 from mlap.graphs.ogb import read_ogb
 from mlap.graphs.padding import Buckets
+from mlap.graphs.places import data_root
 from mlap.graphs.resident import ResidentGraphs
-from mlap.graphs.sources import data_root, known_datasets, load_graphs
+from mlap.graphs.sources import known_datasets, load_graphs
 from mlap.graphs.splits import column_split, random_split, scaffold_split, stratified_split
 from mlap.graphs.synthetic import synthetic
 from mlap.graphs.tables import read_table

@@ -90,7 +90,9 @@ def _guess_targets(cells: Cells, taken: set[str | None]) -> tuple[str, ...]:
     for name in cells.columns:
         if name not in taken and not OTHER_NAMES.fullmatch(name.lower()) and _can_be_labels(cells, name):
             binary[name] = yes_or_no(cells, name)
-    named = [name for name in binary if name.lower() in TARGET_NAMES]
+    named = [name for name in binary if _named_like_labels(name)]
+    if len(named) > 1:  # HIV_active beside the classes in `activity`
+        named = [name for name in named if binary[name]]
     words = [name for name in binary if is_text(cells, name)]
     if len(binary) > 1 and len(named) == 1 and (words or not all(binary.values())):
         return (named[0],)
@@ -105,13 +107,19 @@ def _guess_targets(cells: Cells, taken: set[str | None]) -> tuple[str, ...]:
     )
 
 
+def _named_like_labels(name: str) -> bool:
+    """Whether a column's name, or its last word, says that it holds labels."""
+    words = re.split(r"[\W_]+", name.lower())
+    return name.lower() in TARGET_NAMES or (len(words) > 1 and words[-1] in TARGET_NAMES and words[-1] != "y")
+
+
 def _can_be_labels(cells: Cells, name: str) -> bool:
     known = cells.known(name)
     if not known:
         return False
     if is_text(cells, name):
         return yes_or_no(cells, name) or (
-            name.lower() in TARGET_NAMES and 2 <= len(set(known)) <= min(MOST_WORDS, len(known) // 2)
+            _named_like_labels(name) and 2 <= len(set(known)) <= min(MOST_WORDS, len(known) // 2)
         )
     values = [cells.number(cell) for cell in known]
     return None not in values and not _counts_rows(values)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ from mlap.graphs.splits import (
     stratified_folds,
     stratified_split,
 )
+from mlap.graphs.task import Task
 
 SPLITS = ("random", "stratified", "scaffold", "column:NAME")
 
@@ -44,7 +46,7 @@ class Division:
     """How to divide a graph set. Wrong combinations are an error before any data are read.
 
     Args:
-        split: `"random"` (the default), `"stratified"` (each part has the classes in the set's proportions),
+        split: `"random"`, `"stratified"` (each part has the classes in the set's proportions),
             `"scaffold"` (no two parts share a scaffold) or `"column:NAME"` (a table's column says it).
         split_seed: random seed of a random or stratified split, 0 unless given; the others know no chance.
         split_sizes: the shares of train, valid and test.
@@ -87,6 +89,11 @@ class Division:
                 raise UsageError("{field} says which of several folds to test; say how many there are", "fold")
             if not 0 <= self.fold < self.folds:
                 raise UsageError(f"{{field}} must be 0 to {self.folds - 1}, got {self.fold}", "fold")
+
+    def of_table(self, graphs: GraphSet) -> Division:
+        """The same, where a table with one target of classes is divided by them unless told otherwise."""
+        told = self.split is not None or self.splits_file is not None
+        return self if told or not _has_one_class_each(graphs) else replace(self, split="stratified")
 
     @property
     def column(self) -> str | None:
@@ -165,8 +172,17 @@ def fold_split(
     return divide(graphs, division, processes=processes, progress=progress)
 
 
+def _has_one_class_each(graphs: GraphSet) -> bool:
+    return (
+        graphs.y is not None
+        and graphs.y.size == len(graphs)
+        and graphs.task is not None
+        and graphs.task.kind != "regression"
+    )
+
+
 def _one_class_each(graphs: GraphSet) -> NDArray[np.float64]:
-    if graphs.y is None or graphs.task is None or graphs.task.kind == "regression" or graphs.y.size != len(graphs):
+    if not _has_one_class_each(graphs):
         raise UsageError("a stratified split needs one target of classes", field="split", suggest="random")
     return np.asarray(graphs.y, dtype=np.float64).ravel()
 
@@ -271,49 +287,50 @@ def _parts_in_table(path: Path, graphs: GraphSet) -> dict[int, str]:
 # ---- is it fit to train on? ------------------------------------------------------------------------------------------
 
 
-def check_parts(graphs: GraphSet) -> None:
-    """Raise unless the parts can be trained and validated on: neither may be empty or lack a class that scoring needs.
+def check_parts(graphs: GraphSet, metric: str | None = None) -> None:
+    """Raise unless the parts can be trained and validated on; to be called before anything is written.
 
-    To be called before anything is written. A part that lacks one of many classes, or of several targets, is fine.
+    Neither may be empty, without labels, or lack a class that learning or scoring needs. A part that lacks one of many
+    classes, or one of several targets, is fine.
+
+    Args:
+        graphs: the set, with labels.
+        metric: the validation score, unless that of the task.
     """
-    suggestion = {"suggest": "stratified"} if _could_be_stratified(graphs) else {}
+    task, y = graphs.task, graphs.y
+    if task is None or y is None:
+        raise UsageError(f"{graphs.name} has no labels to train on", field="targets")
     for part in ("train", "valid"):
         if not len(graphs.splits.get(part, ())):
             raise UsageError(f"{graphs.name}: {part} has no graphs; it needs some", field="split")
-        lacking = _lacking(graphs, part)
-        if lacking:
-            held = ", ".join(f"{_count_of(graphs, name, lacking)} in {name}" for name in graphs.splits)
-            raise UsageError(
-                f"{graphs.name}: {part} has no {lacking!r} ({held}), so it cannot be "
-                + ("learned" if part == "train" else f"scored by {graphs.task.metric_label if graphs.task else ''}"),
-                field="split",
-                **suggestion,
-            )
+        if task.kind == "regression":
+            _check_values(graphs, task, y[graphs.splits[part]], part)
+        if task.kind == "binary" and (part == "train" or (metric or task.metric) in _NEED_BOTH_CLASSES):
+            _check_both_classes(graphs, task, y, part)
 
 
-def _could_be_stratified(graphs: GraphSet) -> bool:
-    """Whether another split could help: there are enough of the rarest class for train and valid."""
-    if graphs.task is None or graphs.task.kind != "binary" or graphs.y is None or graphs.y.shape[1] != 1:
-        return False
-    counts = [int((graphs.y == value).sum()) for value in (0, 1)]
-    return min(counts) >= 10
+def _check_values(graphs: GraphSet, task: Task, y: NDArray[Any], part: str) -> None:
+    """Each target needs a value to learn from, and one of them a value to score."""
+    known = ~np.isnan(y).all(axis=0)
+    if known.all() or (part == "valid" and known.any()):
+        return
+    target = task.names[int(np.argmin(known))] if task.names else f"target {int(np.argmin(known))}"
+    raise UsageError(f"{graphs.name}: {part} has no label of {target!r}; it needs some", field="split")
 
 
-def _lacking(graphs: GraphSet, part: str) -> str | None:
-    """The class that no target has in a part where one must have both; `None` if all is well."""
-    if graphs.task is None or graphs.y is None or graphs.task.kind != "binary":
-        return None
-    if part == "valid" and graphs.task.metric not in _NEED_BOTH_CLASSES:
-        return None
-    y = graphs.y[graphs.splits[part]]
-    if ((y == 1).any(axis=0) & (y == 0).any(axis=0)).any():
-        return None
-    words = graphs.task.labels[0] if graphs.task.labels else ("0", "1")
-    return words[1] if not (y == 1).any() else words[0]
-
-
-def _count_of(graphs: GraphSet, part: str, word: str) -> int:
-    assert graphs.y is not None
-    assert graphs.task is not None
-    words = graphs.task.labels[0] if graphs.task.labels else ("0", "1")
-    return int((graphs.y[graphs.splits[part]] == words.index(word)).sum())
+def _check_both_classes(graphs: GraphSet, task: Task, y: NDArray[Any], part: str) -> None:
+    """One target at least needs both classes."""
+    own = y[graphs.splits[part]]
+    if ((own == 1).any(axis=0) & (own == 0).any(axis=0)).any():
+        return
+    lacking = 1 if not (own == 1).any() else 0
+    word = task.labels[0][lacking] if task.labels else str(lacking)
+    held = ", ".join(f"{int((y[chosen] == lacking).sum())} in {name}" for name, chosen in graphs.splits.items())
+    purpose = "learned" if part == "train" else f"scored by {task.metric_label}"
+    # Another split helps if there are enough of the rarest class for train and valid.
+    enough = y.shape[1] == 1 and min(int((y == value).sum()) for value in (0, 1)) >= 10
+    raise UsageError(
+        f"{graphs.name}: {part} has no {word!r} ({held}), so it cannot be {purpose}",
+        field="split",
+        **({"suggest": "stratified"} if enough else {}),
+    )

@@ -304,6 +304,29 @@ class GraphSet:
             left_out=(),
         )
 
+    def cut(self, start: int, stop: int) -> GraphSet:
+        """The graphs from `start` up to `stop`, without splits and ids; nothing is copied."""
+        nodes = slice(self.node_ptr[start], self.node_ptr[stop])
+        edges = slice(self.edge_ptr[start], self.edge_ptr[stop])
+
+        def rows_of(features: Features | None, rows: slice) -> Features | None:
+            return None if features is None else dataclasses.replace(features, values=features.values[rows])
+
+        return dataclasses.replace(
+            self,
+            node_ptr=self.node_ptr[start : stop + 1] - self.node_ptr[start],
+            edge_ptr=self.edge_ptr[start : stop + 1] - self.edge_ptr[start],
+            edges=self.edges[:, edges],
+            node_features=rows_of(self.node_features, nodes),
+            edge_features=rows_of(self.edge_features, edges),
+            y=None if self.y is None else self.y[start:stop],
+            ids=None,
+            rows=None if self.rows is None else self.rows[start:stop],
+            splits={},
+            source=None,
+            left_out=(),
+        )
+
     @classmethod
     def concatenate(cls, sets: Sequence[GraphSet]) -> GraphSet:
         """The graphs of several sets of the same kind, one set after the other, without splits."""
@@ -348,7 +371,7 @@ class GraphSet:
         self._validate_edges()
         self._validate_features("node", self.node_features, self.node_ptr)
         self._validate_features("edge", self.edge_features, self.edge_ptr)
-        self._validate_labels()
+        self.validate_labels()
         check_splits(self.splits, len(self))
         if self.ids is not None and len(self.ids) != len(self):
             raise DataError(f"got {len(self.ids)} ids for {len(self)} graphs")
@@ -382,6 +405,8 @@ class GraphSet:
                     "features must be finite"
                 )
             return
+        if features.values.dtype.kind not in "ui":  # NaN is neither below 0 nor above any number
+            raise DataError(f"{kind} categories must be integers, got {features.values.dtype}")
         if len(features.cardinalities) != features.num_columns:
             raise DataError(f"got {len(features.cardinalities)} cardinalities for {features.num_columns} columns")
         unknown = (features.values < 0) | (features.values >= np.array(features.cardinalities))
@@ -392,7 +417,8 @@ class GraphSet:
                 f"expected 0 to {features.cardinalities[column] - 1}"
             )
 
-    def _validate_labels(self) -> None:
+    def validate_labels(self) -> None:
+        """Raise a `DataError` that names the first graph whose label the task does not know."""
         if (self.y is None) != (self.task is None):
             raise DataError("labels and a task go together: give both or neither")
         if self.y is None or self.task is None:

@@ -15,14 +15,13 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mlap.errors import DataError, UsageError, unknown
-from mlap.graphs import packed
+from mlap.graphs import _trust, packed
 from mlap.graphs._cells import frame_cells, is_frame, label_cells
 from mlap.graphs._formats import STDIN
 from mlap.graphs._formats import SUFFIXES as TABLE_SUFFIXES
@@ -32,6 +31,7 @@ from mlap.graphs.dividing import Division, divide
 from mlap.graphs.download import fetch_ogb, fetch_tu
 from mlap.graphs.graph_set import GraphSet, LeftOut, Source
 from mlap.graphs.ogb import OGB_SETS, ogb_chunks, ogb_name, ogb_splits
+from mlap.graphs.places import data_root, user_folder
 from mlap.graphs.progress import Progress
 from mlap.graphs.splits import Split
 from mlap.graphs.synthetic import synthetic
@@ -81,21 +81,6 @@ TU_NAMES = tuple(
     alchemy_full ZINC_full ZINC_test ZINC_train ZINC_val
     """.split()  # noqa: SIM905
 )
-
-
-def data_root() -> Path:
-    """Where data sets are kept unless the caller says otherwise: `$MLAP_DATA`, or a folder of the user's cache."""
-    if chosen := os.environ.get("MLAP_DATA"):
-        return Path(chosen).expanduser()
-    return _user_cache() / "mlap"
-
-
-def _user_cache() -> Path:
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def load_graphs(
@@ -441,18 +426,22 @@ def _cached(reader: _Reader, root: Path, say: Callable[[str], None]) -> GraphSet
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # on a file system without locks, do without
             stack.enter_context(locked(target.with_name(f"{target.name}.lock")))
+        again = False
         if target.exists():
             try:
                 return _kept(target, say)  # another process has made it in the meantime
             except DataError as error:
                 say(f"reading {reader.path} again: {error}")
+                again = True
                 shutil.rmtree(target, ignore_errors=True)
         for stale in folder.glob(f"{stem}*{packed.SUFFIX}"):
             if stale != target:
                 say(f"reading {reader.path} again: it, or the way it is read, has changed")
+                again = True
                 shutil.rmtree(stale, ignore_errors=True)
         reader.pack(target, say)
-        say(f"{reader.path.name} is kept in {folder}, to be loaded at once the next time")
+        if not again:  # where the packed sets lie is said once for each
+            say(f"a packed copy of {reader.path.name}, which loads faster, is kept in {folder}")
         return packed.load(target)
 
 
@@ -466,7 +455,7 @@ def _kept(target: Path, say: Callable[[str], None]) -> GraphSet:
 
 def _cache_folder(root: Path) -> Path | None:
     """Where packed sets are kept: in the data root, or in the user's cache if that cannot be written."""
-    for place in (root, _user_cache() / "mlap"):
+    for place in (root, user_folder()):
         folder = place / "packed"
         existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
         # A folder that is marked read-only is left alone, even by a user who may write everywhere.
@@ -487,8 +476,12 @@ def _hash(content: Any) -> str:
 
 
 def clean_cache(root: str | Path | None = None) -> tuple[int, int]:
-    """Remove the packed sets that were kept, in the data root and in the user's cache: how many, and their bytes."""
-    places = {(data_root() if root is None else Path(root)) / "packed", _user_cache() / "mlap" / "packed"}
+    """Remove the packed sets that were kept, in the data root and in the user's cache: how many, and their bytes.
+
+    What was remembered about packed sets elsewhere is forgotten as well: they are checked again when they are loaded.
+    """
+    _trust.forget_all()
+    places = {(data_root() if root is None else Path(root)) / "packed", user_folder() / "packed"}
     kept = [entry for place in places if place.is_dir() for entry in place.glob(f"*{packed.SUFFIX}")]
     removed = [entry for entry in kept if packed.is_packed(entry)]
     size = sum(file.stat().st_size for entry in removed for file in entry.iterdir())

@@ -77,7 +77,8 @@ def _random_places(num_graphs: int, seed: int, first: NDArray[np.int64] | None) 
     first = np.arange(num_graphs) if first is None else first
     places = np.empty(num_graphs, dtype=np.int64)
     order = _generator(seed).permutation(num_graphs)
-    places[order] = _before(order, first)
+    before, alike = _blocks(order, first)
+    places[order] = before + np.maximum(alike - 1, 0) // 2  # that of the middle one speaks for all
     return places[first]
 
 
@@ -92,15 +93,18 @@ def _stratified_places(y: NDArray[Any], seed: int, first: NDArray[np.int64] | No
     for label in range(len(classes)):
         members = rng.permutation(np.flatnonzero(labels == label))
         number = np.isin(first, members).sum()  # these and all that are the same as one of them
-        places[members] = (_before(members, first) + rng.random_sample()) / max(1, number)
+        before, alike = _blocks(members, first)
+        places[members] = (before + rng.random_sample() * alike) / max(1, number)
     return places[first]
 
 
-def _before(order: NDArray[np.int64], first: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many graphs stand before each of an ordering if each is followed at once by those that are the same."""
-    followers = np.bincount(first, minlength=len(first))[order]
-    before: NDArray[np.int64] = np.cumsum(followers) - followers
-    return before
+def _blocks(order: NDArray[np.int64], first: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of each graph of an ordering in which the same ones stand together: how many stand before, how many are alike.
+
+    A graph that is not the first of its kind has none: it stands where the first does.
+    """
+    alike = np.bincount(first, minlength=len(first))[order]
+    return np.cumsum(alike) - alike, alike
 
 
 def scaffold_split(

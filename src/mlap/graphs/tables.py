@@ -175,6 +175,7 @@ def table_of(
     )
     notes += _left_out(graphs)
     if targets:
+        division = division.of_table(graphs)
         splits = divide(graphs, division, cells, processes=processes, progress=progress)
         graphs = replace(graphs, splits=splits)
     return Table(graphs.validate(), len(cells), smiles, targets, tuple(notes))

@@ -57,6 +57,13 @@ class Task:
         """The metric's name for people."""
         return METRICS[self.metric].label
 
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """What the columns of each target begin with: nothing, where the one target has no name."""
+        if self.names:
+            return tuple(f"{name}_" for name in self.names)
+        return ("",) if self.num_outputs == 1 else tuple(f"{number}_" for number in range(self.num_outputs))
+
     def as_dict(self) -> dict[str, Any]:
         """The task as JSON holds it."""
         return {**asdict(self), "names": list(self.names), "labels": [list(pair) for pair in self.labels]}

@@ -11,7 +11,6 @@ turns them off for some lines.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import warnings
 from collections.abc import Iterator
@@ -66,16 +65,24 @@ def _watched() -> bool:
 
 @cache
 def _maker() -> Any:
-    """The function that makes executors; `None`, with a warning, if numba is there and cannot be used."""
-    if importlib.util.find_spec("numba") is None:
-        return None
+    """The function that makes executors; `None` without numba, and, with a warning, if numba cannot be used."""
     try:
         from mlap.kernels import run
+
+        run.try_one()
+    except ModuleNotFoundError as error:
+        if error.name == "numba":
+            return None
+        return _without(error)
     except Exception as error:  # numba fails in many ways: another numpy, another llvmlite, no place for its cache
-        warnings.warn(
-            f"numba cannot be used ({first_line(error)}); networks run by torch operations alone, which is slower",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return None
+        return _without(error)
     return run.executor
+
+
+def _without(error: Exception) -> None:
+    """Say, once, why networks run without kernels."""
+    warnings.warn(
+        f"numba cannot be used ({first_line(error)}); networks run by torch operations alone, which is slower",
+        RuntimeWarning,
+        stacklevel=2,
+    )

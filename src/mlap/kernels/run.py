@@ -21,7 +21,7 @@ from mlap.kernels.largest import largest
 from mlap.kernels.loops import array, compiled
 from mlap.kernels.lstm import lstm
 from mlap.kernels.sharing import WORTH_SHARING, Environments, Items, environments, once_per_kind
-from mlap.kernels.two_layers import two_layers
+from mlap.kernels.two_layers import add_relu, two_layers
 from mlap.nn.backbone import Backbone
 from mlap.nn.batch import Graphs
 from mlap.nn.convs import GINLayer
@@ -53,6 +53,14 @@ def executor(network: GraphNetwork, g: Graphs) -> Executor | None:
     return Executor(network, g)
 
 
+def try_one() -> None:
+    """Run a kernel, to see whether numba compiles ours, and not only whether it can be imported."""
+    x, one = np.array([[-3, 3]], np.float32), np.ones(2, np.float32)
+    add_relu(x, one, 1)
+    if x.tolist() != [[0, 4]]:
+        raise RuntimeError(f"a kernel made {x.tolist()} of what should be [[0, 4]]")
+
+
 class Executor:
     """Runs a network on some graphs.
 
@@ -82,7 +90,7 @@ class Executor:
     def levels(self) -> list[Tensor]:
         """The node representations of all levels, `L × (N, d)`."""
         backbone = self.network.backbone
-        if not untouched(backbone, Backbone) or not untouched(backbone.dropout, Dropout):
+        if not _is_ours(backbone):
             return self.network.propagate(self.g)
         h, kind = self._encoded()
         levels = [h] if backbone.input_level else []
@@ -153,7 +161,7 @@ class Executor:
     def _layer(self, backbone: Backbone, number: int, h: Tensor, alike: Environments | None) -> Tensor:
         """A layer and what follows it but for the residual connection."""
         conv, norm, g = backbone.convs[number], backbone.norms[number], self.g
-        relu = not backbone.is_last(number)
+        relu = type(backbone.activations[number]) is nn.ReLU
         layer = self._gin(conv, h)
         if layer is None:
             h = conv(h, g.edge_index, g.edge_attr)
@@ -253,7 +261,7 @@ class Executor:
         """The levels as one."""
         if untouched(join, Max) and len(levels) <= 256 and _floats(*levels):
             return largest(levels)
-        if untouched(join, LSTMAttention) and untouched(join.lstm, nn.LSTM) and _floats(*levels, *join.parameters()):
+        if _is_lstm(join) and _floats(*levels, *join.parameters()):
             return _attended(join, levels)
         joined: Tensor = join(levels)
         return joined
@@ -308,16 +316,31 @@ _PYG_HOOKS = tuple(
 )
 
 
+def _is_ours(backbone: Any) -> TypeGuard[Backbone]:
+    """Whether a backbone, what it drops out and its activations are as we made them."""
+    return (
+        untouched(backbone, Backbone)
+        and untouched(backbone.dropout, Dropout)
+        and all(untouched(each, nn.ReLU) or untouched(each, nn.Identity) for each in backbone.activations)
+    )
+
+
 def _is_gin(conv: Any) -> TypeGuard[GINLayer]:
     """Whether a layer is a `GINLayer` as we made it: no hooks of PyG's, and no mask of an explainer."""
     return (
         untouched(conv, GINLayer)
+        and untouched(conv.activation, nn.ReLU)
         and not conv.explain
         and untouched(conv.aggr_module, SumAggregation)
         and not any(name in conv.__dict__ for name in ("message", "propagate", "aggregate", "update"))
         and not any(getattr(conv, name) for name in _PYG_HOOKS)
         and isinstance(conv.nn, nn.Sequential)
     )
+
+
+def _is_lstm(join: Any) -> TypeGuard[LSTMAttention]:
+    """Whether a join is LSTM attention as we made it."""
+    return untouched(join, LSTMAttention) and untouched(join.lstm, nn.LSTM) and untouched(join.att, nn.Linear)
 
 
 class _Weights:

@@ -2,40 +2,58 @@
 
 The recipes are others', as settings: `rf-morgan` is the baseline of BASF's MolPipeline, which CheMeleon had to beat;
 `rf-assay` the forest that the ogbg-molhiv entries of PAS and HIG build on; `wl-linear` follows the TUDataset paper.
-A fitted baseline is a directory of two files, `config.json` and `model.safetensors`; reading them executes nothing.
+A fitted baseline is a directory like that of a run: `config.json`, `model.safetensors` and, once it is scored,
+`result.json` and `splits.json`. Reading executes nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
 import mlap
+from mlap.arrays import read_arrays, write_arrays
 from mlap.errors import DataError, UsageError, unknown
-from mlap.files import read_json, write_json
+from mlap.files import write_json
 from mlap.graphs import GraphSet, Task
 from mlap.graphs._smiles import require_rdkit
 from mlap.graphs.descriptors import check_descriptors, descriptor_names
-from mlap.models._arrays import read_arrays, write_arrays
+from mlap.graphs.dividing import write_splits
 from mlap.models.fingerprints import column_names, fingerprints
+from mlap.models.folders import holds_model, make_folder
 from mlap.models.forest import Forest, grow_forest
 from mlap.models.linear import Linear, fit_linear
+from mlap.models.model import Model
 from mlap.models.wl import BITS, ignored_features, wl_features
 from mlap.names import BASELINES
+from mlap.provenance import source_id
+from mlap.training import Objective, Result
+from mlap.training.run import (
+    CONFIG,
+    FORMAT,
+    MODEL,
+    RESULT,
+    SPLITS,
+    config_of_data,
+    read_config,
+    read_objective,
+    read_result,
+)
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-FORMAT = 1
-CONFIG, ARRAYS = "config.json", "model.safetensors"
 #: rounds of Weisfeiler–Lehman refinement
 ROUNDS = 4
 
@@ -61,25 +79,41 @@ _FORESTS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class BaselineModel:
+class Baseline(Model):
     """A fitted baseline.
 
     Args:
-        name: one of `mlap.names.BASELINES`.
-        task: what it predicts.
         parts: the model of each target; a single one for all classes of a multiclass task.
-        descriptors: the names of RDKit's descriptors among the features, if there are any.
-        notes: what a user should know of the fit, a sentence each.
-        facts: the data and the choices of the fit, for `config.json`.
+        config, objective, path: see `Model`; `config["baseline"]` is what is known of the fit.
+        result: its scores; `None` unless it was scored.
     """
 
-    name: str
-    task: Task
-    parts: tuple[Forest | Linear, ...]
-    descriptors: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    def __init__(
+        self,
+        parts: Sequence[Forest | Linear],
+        config: dict[str, Any],
+        objective: Objective,
+        path: Path | None = None,
+        result: Result | None = None,
+    ) -> None:
+        super().__init__(config, objective, path)
+        self.parts = tuple(parts)
+        self.result = result
+        self._descriptors = tuple(map(str, config["baseline"]["descriptors"]))
+
+    def __repr__(self) -> str:
+        where = "" if self.path is None else f", {str(self.path)!r}"
+        return f"Baseline({self.name}, {self.config['data']['name']}{where})"
+
+    @property
+    def name(self) -> str:
+        """One of `mlap.names.BASELINES`."""
+        return str(self.config["baseline"]["name"])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know of the fit, a sentence each."""
+        return tuple(self.config["baseline"]["notes"])
 
     @classmethod
     def fit(
@@ -90,8 +124,9 @@ class BaselineModel:
         valid: Sequence[int] | Array | None = None,
         *,
         seed: int = 0,
+        metric: str = "",
         n_jobs: int = 1,
-    ) -> BaselineModel:
+    ) -> Baseline:
         """Fit to the training graphs; a target's unknown labels are left out of its fit.
 
         Args:
@@ -101,48 +136,58 @@ class BaselineModel:
             valid: which to choose the penalty of `wl-linear` by; the split `valid` unless given. Forests choose
                 nothing and do not look at them.
             seed: of a forest; `wl-linear` draws nothing by chance.
+            metric: what scores; the set's own metric if empty.
             n_jobs: processes for fingerprints and trees that grow at a time.
         """
         if name not in BASELINES:
             raise unknown("baseline", name, BASELINES, "baseline")
         if graphs.task is None or graphs.y is None:
             raise DataError(f"{graphs.name} has no labels to fit a baseline to")
+        task = dataclasses.replace(graphs.task, metric=metric) if metric else graphs.task
         train = np.asarray(graphs.split("train") if train is None else train, np.int64)
         valid = np.asarray(graphs.split("valid") if valid is None else valid, np.int64)
         if not len(train):
             raise DataError(f"{graphs.name} has no graphs to fit a baseline to")
         descriptors = _descriptors(name)
-        found = _features(name, graphs, graphs.task, np.concatenate((train, valid)), descriptors, n_jobs)
+        found = _features(name, graphs, task, np.concatenate((train, valid)), descriptors, n_jobs)
         x, valid_x = found[: len(train)], found[len(train) :]
-        labels = graphs.y[:, None] if graphs.task.kind == "multiclass" else graphs.y
+        labels = graphs.y[:, None] if task.kind == "multiclass" else graphs.y
         parts: list[Forest | Linear] = []
         notes = _notes(name, graphs)
         for target in range(labels.shape[1]):
             y, valid_y = labels[train, target].astype(np.float64), labels[valid, target].astype(np.float64)
             rows, valid_rows = ~np.isnan(y), ~np.isnan(valid_y)
             if not rows.any():
-                parts.append(_unknown(name, graphs.task, target, x.shape[1]))
-                notes.append(f"target {_called(graphs.task, target)} has no training labels: it is answered by a half")
+                parts.append(_unknown(name, task, target, x.shape[1]))
+                notes.append(f"target {_called(task, target)} has no training labels: it is answered by a half")
             elif name in _FORESTS:
-                settings = {**_settings(name, graphs.task.kind), "random_state": seed}
+                settings = {**_settings(name, task.kind), "random_state": seed}
                 kept = _dense(x[rows])
-                parts.append(
-                    grow_forest(graphs.task.kind, kept, y[rows], graphs.task.num_outputs, n_jobs=n_jobs, **settings)
-                )
+                parts.append(grow_forest(task.kind, kept, y[rows], task.num_outputs, n_jobs=n_jobs, **settings))
             else:
                 some = (x[rows], y[rows], valid_x[valid_rows], valid_y[valid_rows])
-                parts.append(fit_linear(graphs.task.kind, *some, graphs.task.num_outputs))
-        facts = {
-            "seed": seed,
-            "data": {"name": graphs.name, "fingerprint": graphs.fingerprint, "train": len(train), "valid": len(valid)},
-            "choices": [
-                {"strength": part.strength, "validation_losses": list(part.losses)}
-                for part in parts
-                if isinstance(part, Linear)
-            ],
+                parts.append(fit_linear(task.kind, *some, task.num_outputs))
+        objective = _objective(task)
+        config = {
+            "format": FORMAT,
+            "kind": "baseline",
+            "baseline": {
+                "name": name,
+                "seed": seed,
+                "train": len(train),
+                "valid": len(valid),
+                "descriptors": list(descriptors),
+                "choices": [
+                    {"strength": part.strength, "validation_losses": list(part.losses)}
+                    for part in parts
+                    if isinstance(part, Linear)
+                ],
+                "notes": notes,
+            },
+            **config_of_data(graphs, objective),
             "versions": _versions(),
         }
-        return cls(name, graphs.task, tuple(parts), descriptors, tuple(notes), facts)
+        return cls(parts, config, objective)
 
     def logits(self, graphs: GraphSet, indices: Sequence[int] | Array | None = None, *, n_jobs: int = 1) -> Floats:
         """The answers `(graphs, outputs)`: logits, or values in the data's own units for a regression.
@@ -157,63 +202,127 @@ class BaselineModel:
             n_jobs: processes for fingerprints.
         """
         chosen = np.arange(len(graphs)) if indices is None else np.asarray(indices, np.int64)
-        x = _features(self.name, graphs, self.task, chosen, self.descriptors, n_jobs)
+        if not len(chosen):
+            return np.zeros((0, self.task.num_outputs))
+        x = _features(self.name, graphs, self.task, chosen, self._descriptors, n_jobs)
         return np.concatenate([self._answers(part, x) for part in self.parts], axis=1)
 
     def _answers(self, part: Forest | Linear, x: sparse.csr_matrix) -> Floats:
         return part.predict(x) if isinstance(part, Linear) else forest_logits(self.task.kind, part, x)
 
+    def scored(self, graphs: GraphSet) -> Result:
+        """The scores on the validation and the test part, also kept as `result`.
+
+        A part that does not define the metric has the score NaN (validation) or none (test).
+        """
+        assert graphs.y is not None
+        found: dict[str, float | None] = {}
+        for part in ("valid", "test"):
+            rows = graphs.splits.get(part, np.zeros(0, np.int64))
+            found[part] = None
+            if len(rows):
+                with suppress(DataError):
+                    found[part] = self.objective.score(torch.from_numpy(self.logits(graphs, rows)), graphs.y[rows])
+        numbers = sum(
+            array.size for number, part in enumerate(self.parts) for array in part.arrays(f"{number}").values()
+        )
+        valid = math.nan if found["valid"] is None else found["valid"]
+        self.result = Result(self.task.metric, 0, valid, found["test"], 0, numbers)
+        return self.result
+
     # ---- files -------------------------------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> None:
-        """Write `config.json` and `model.safetensors` into a directory, which is made if need be."""
-        path = Path(path)
-        path.mkdir(parents=True, exist_ok=True)
+    def write(self, path: Path) -> None:
+        """Write the files of a directory; the configuration last, so that a directory that has one is whole."""
         arrays: dict[str, Array] = {}
         for number, part in enumerate(self.parts):
             arrays.update(part.arrays(f"{number}."))
-        content = {
-            "format": FORMAT,
-            "baseline": self.name,
-            "task": dataclasses.asdict(self.task),
-            "descriptors": list(self.descriptors),
-            "notes": list(self.notes),
-            **self.facts,
-            "sha256": write_arrays(path / ARRAYS, arrays),
-        }
-        write_json(path / CONFIG, content)  # last: a directory with a configuration is whole
+        write_arrays(path / MODEL, arrays)
+        if self.result is not None:
+            write_json(path / RESULT, dataclasses.asdict(self.result))
+        write_json(path / CONFIG, self.config)
 
     @classmethod
-    def load(cls, path: str | Path) -> BaselineModel:
-        """Read a directory that `save` has written; a damaged one is a `DataError`."""
-        path = Path(path)
-        if not (path / CONFIG).is_file():
-            raise UsageError(f"{path} is not a baseline's directory: it has no {CONFIG}", field="model")
-        config = read_json(path / CONFIG)
-        if config.get("format") != FORMAT:
-            raise DataError(f"{path / CONFIG} has format {config.get('format')!r}; this version of mlap reads {FORMAT}")
+    def read(cls, path: Path, config: dict[str, Any]) -> Baseline:
+        """Read a directory with the given configuration; a damaged one is a `DataError`."""
         try:
-            name = config["baseline"]
-            task = Task(**{**config["task"], "names": tuple(config["task"]["names"])})
-            descriptors = tuple(map(str, config["descriptors"]))
-            checksum, notes = str(config["sha256"]), tuple(map(str, config["notes"]))
-            facts = {key: config[key] for key in ("seed", "data", "choices", "versions")}
+            name = config["baseline"]["name"]
+            objective = read_objective(config)
+            descriptors = tuple(map(str, config["baseline"]["descriptors"]))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"{path / CONFIG} is damaged: {error!r}") from error
         if name not in BASELINES:
             raise DataError(f"{path / CONFIG} is of a baseline {name!r}; known are {', '.join(BASELINES)}")
-        arrays = read_arrays(path / ARRAYS, checksum)
+        arrays = read_arrays(path / MODEL)
+        task = objective.task
         multiclass = task.kind == "multiclass"
         outputs = task.num_outputs if multiclass else 1
         kind: type[Forest] | type[Linear] = Forest if name in _FORESTS else Linear
         width = len(column_names(_FORESTS[name].features, descriptors)) if name in _FORESTS else 1 << BITS
         numbers = range(1 if multiclass else task.num_outputs)
-        parts = tuple(kind.of_arrays(arrays, width, outputs, f"{number}.") for number in numbers)
-        return cls(name, task, parts, descriptors, notes, facts)
+        parts = [kind.of_arrays(arrays, width, outputs, f"{number}.") for number in numbers]
+        return cls(parts, config, objective, path, read_result(path))
+
+
+def train_baseline(
+    name: str,
+    graphs: GraphSet,
+    out: str | Path | None = None,
+    *,
+    seed: int = 0,
+    metric: str = "",
+    resume: bool = False,
+    overwrite: bool = False,
+    n_jobs: int = 1,
+) -> Baseline:
+    """Fit a baseline, score it and, if a directory is given, write it there.
+
+    Args:
+        name: one of `mlap.names.BASELINES`.
+        graphs: labelled graphs with the splits `train` and `valid`.
+        out: the directory.
+        seed: of a forest.
+        metric: what scores; the set's own metric if empty.
+        resume: read the same baseline if it is there already.
+        overwrite: replace the model that is there.
+        n_jobs: processes for fingerprints and trees that grow at a time.
+    """
+    path = None if out is None else Path(out)
+    if path is not None and resume and not overwrite and holds_model(path):
+        before = Baseline.read(path, read_config(path))
+        asked = {"name": name, "seed": seed, "fingerprint": graphs.fingerprint, "metric": metric or before.task.metric}
+        facts = {
+            **before.config["baseline"],
+            **before.config["data"],
+            "name": before.name,
+            "metric": before.task.metric,
+        }
+        for field_, value in asked.items():
+            if facts[field_] != value:
+                raise UsageError(f"{path} holds a baseline with {{field}} {facts[field_]}, now got {value}", field_)
+        return before
+    if path is not None:
+        make_folder(path, overwrite)
+    model = Baseline.fit(name, graphs, seed=seed, metric=metric, n_jobs=n_jobs)
+    model.scored(graphs)
+    if path is not None:
+        write_splits(path / SPLITS, graphs)
+        model.write(path)
+        model.path = path
+    return model
+
+
+def _objective(task: Task) -> Objective:
+    """What the answers mean: those of a regression are in the data's own units."""
+    return (
+        Objective(task, np.zeros(task.num_outputs), np.ones(task.num_outputs))
+        if task.kind == "regression"
+        else (Objective(task))
+    )
 
 
 def forest_logits(kind: str, forest: Forest, features: Any) -> Floats:
-    """A forest's answers on the logit scale (see `BaselineModel.logits`)."""
+    """A forest's answers on the logit scale (see `Baseline.logits`)."""
     answers = forest.predict(features)
     if kind == "regression":
         return answers
@@ -286,8 +395,8 @@ def _notes(name: str, graphs: GraphSet) -> list[str]:
 def _versions() -> dict[str, str]:
     import sklearn
 
-    versions = {"mlap": mlap.__version__, "python": platform.python_version(), "numpy": np.__version__}
-    versions["scikit-learn"] = sklearn.__version__
+    versions = {"mlap": mlap.__version__, "source": source_id(), "python": platform.python_version()}
+    versions |= {"numpy": np.__version__, "scikit-learn": sklearn.__version__}
     try:
         import rdkit
     except ImportError:

@@ -60,8 +60,14 @@ class Map:
         """The probabilities for logits of any shape."""
         if self.method == "isotonic":
             return np.interp(logits, self.x, self.y)
+        return np.asarray(special.expit(self.log_odds(logits)))
+
+    def log_odds(self, logits: Floats) -> Floats:
+        """The log-odds of the probabilities, without their rounding."""
+        if self.method == "isotonic":
+            return np.asarray(special.logit(self.apply(logits)))
         slope, offset = self.numbers if self.method == "platt" else (1 / self.temperature, 0.0)
-        return np.asarray(special.expit(slope * logits + offset))
+        return slope * logits + offset
 
     def check(self) -> None:
         """Raise a `DataError` unless this is a rising map of a known kind."""
@@ -151,6 +157,13 @@ class Calibration:
             logits = _log_odds(logits)
         mapped = np.stack([each.apply(column) for each, column in zip(self.maps, logits.T, strict=True)], axis=1)
         return mapped / mapped.sum(axis=1, keepdims=True) if self.kind == "multiclass" else mapped
+
+    def ranks(self, logits: Array) -> Floats:
+        """What sorts graphs as the probabilities do, without their rounding: log-odds, or logits of the classes."""
+        logits = np.asarray(logits, np.float64)
+        if self.kind == "multiclass":
+            return logits if len(self.maps) == 1 else np.log(self.apply(logits))
+        return np.stack([each.log_odds(column) for each, column in zip(self.maps, logits.T, strict=True)], axis=1)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""

@@ -17,8 +17,8 @@ the node.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -138,6 +138,8 @@ class Explanation:
         levels: the S levels, or empty.
         reason: why there are no shares, or none of single levels.
         graph_share: `(K,)` or `None`.
+        others: member of an ensemble → what it adds to the logits `(K,)`, for members whose answers are no sums over
+            nodes (a forest).
     """
 
     graph: int
@@ -148,6 +150,7 @@ class Explanation:
     levels: tuple[int, ...]
     reason: str = ""
     graph_share: Floats | None = None
+    others: Mapping[str, Floats] = field(default_factory=dict)
 
     @property
     def num_nodes(self) -> int:
@@ -156,12 +159,13 @@ class Explanation:
 
     @property
     def residual(self) -> float:
-        """The largest difference between a logit and the sum of its bias and all shares: rounding errors only."""
+        """The largest difference between a logit and the sum of its bias and all terms: rounding errors only."""
         if self.shares is None:
             return 0.0
         total = self.bias + self.shares.sum(axis=(0, 1), dtype=np.float64)
-        if self.graph_share is not None:
-            total = total + self.graph_share
+        for term in (self.graph_share, *self.others.values()):
+            if term is not None:
+                total = total + term
         return float(np.abs(self.logits - total).max())
 
 

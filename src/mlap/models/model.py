@@ -17,12 +17,13 @@ from mlap.graphs import GraphSet, Task, load_graphs
 from mlap.graphs.inputs import Inputs, read_inputs
 from mlap.graphs.molecules import ATOM_CARDINALITIES
 from mlap.graphs.progress import Progress
+from mlap.models.calibrated import Calibrated, alpha_of
+from mlap.models.evaluation import Evaluation, evaluation
 from mlap.models.explanation import Explanation
+from mlap.models.folders import make_folder
 from mlap.models.predictions import Predictions
-from mlap.plotting import csv_text
-from mlap.training import Objective, Scores
-from mlap.training.run import check_fits
-from mlap.training.scores import scores
+from mlap.training import Objective
+from mlap.training.run import SPLITS, check_fits
 
 Floats = NDArray[np.floating[Any]]
 
@@ -70,6 +71,8 @@ class Embeddings:
 
             write_whole(path, lambda temporary: parquet.write_table(table(columns), temporary))
         elif path.suffix == ".csv":
+            from mlap.plotting import csv_text  # loads matplotlib
+
             rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
             write_text(path, csv_text(rows))
         else:
@@ -111,16 +114,20 @@ class Model:
         config: what is known of the model: its `data`, `features` and `task`, as in `config.json`.
         objective: what its logits mean.
         path: its directory, or `None` if it was not written to one.
+
+    Attributes:
+        calibrated: what `calibrate` learnt; `None` before.
     """
 
     def __init__(self, config: dict[str, Any], objective: Objective, path: Path | None = None) -> None:
         self.config = config
         self.objective = objective
         self.path = path
+        self.calibrated: Calibrated | None = None
 
     # ---- what a kind of model provides -------------------------------------------------------------------------------
 
-    def logits(self, graphs: GraphSet, indices: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+    def logits(self, graphs: GraphSet, indices: NDArray[np.int64] | None = None) -> Floats:
         """The answers `(graphs, outputs)` on the logit scale (standardised values for a regression)."""
         raise TypeError(f"{type(self).__name__} does not say how it predicts")
 
@@ -131,6 +138,24 @@ class Model:
     def embed_graphs(self, graphs: GraphSet, indices: NDArray[np.int64]) -> tuple[Floats, Floats]:
         """The final `(G, C)` and the level-wise `(G, L, d)` representations of graphs of a set."""
         raise UsageError(f"a {self.kind} makes no vectors of graphs; only networks do")
+
+    def write(self, path: Path) -> None:
+        """Write the model's own files into an empty directory."""
+        raise TypeError(f"{type(self).__name__} does not say how it is kept")
+
+    def logits_and_spread(self, graphs: GraphSet) -> tuple[Floats, Floats | None]:
+        """The logits of all graphs and, of an ensemble, the standard deviation of its members' predictions."""
+        return self.logits(graphs), None
+
+    @property
+    def explains(self) -> bool:
+        """Whether its answers are sums over nodes, so that `explain` and `embed` work."""
+        return False
+
+    @property
+    def name(self) -> str:
+        """What to call the model among others: short, and fit for a folder's name."""
+        raise TypeError(f"{type(self).__name__} has no name")
 
     @property
     def kind(self) -> str:
@@ -155,6 +180,7 @@ class Model:
         *,
         smiles: str | None = None,
         root: str | Path | None = None,
+        confidence: float | None = None,
         progress: Progress | None = None,
     ) -> Predictions:
         """Predict one row for each row of the input; rows that cannot be read stay, with the reason.
@@ -164,45 +190,132 @@ class Model:
                 SMILES, PyG `Data`, networkx graphs, or a `GraphSet`.
             smiles: a table's column of SMILES; inferred unless given.
             root: where data sets are kept.
+            confidence: such as 0.9, of a calibrated model: add the set of classes, or the interval, that holds the
+                truth in at least that share of graphs like those that the model was calibrated on.
             progress: called with (what, done, total) while rows are read.
         """
+        self._check_confidence(confidence)
         inputs = self.inputs(x, smiles=smiles, root=root, progress=progress)
-        return self.predict_inputs(inputs)
+        return self.predict_inputs(inputs, confidence)
 
-    def predict_inputs(self, inputs: Inputs) -> Predictions:
+    def predict_inputs(self, inputs: Inputs, confidence: float | None = None) -> Predictions:
         """Predict what has been read by `inputs`."""
-        values = np.full((inputs.num_rows, self.task.num_outputs), np.nan)
-        values[inputs.kept] = self.objective.predict(torch.from_numpy(self.logits(inputs.graphs)))
+        calibrated = self._check_confidence(confidence)
+
+        def rows(found: Any) -> Any:
+            """An array of one row for each row of the input."""
+            filled = np.full((inputs.num_rows, self.task.num_outputs), np.nan)
+            filled[inputs.kept] = found
+            return filled
+
+        logits, spread = self.logits_and_spread(inputs.graphs)
+        values = self.values(logits)
+        more: dict[str, list[Any]] = {}
+        if calibrated is not None and confidence is not None:
+            for name, cells in calibrated.columns(self.task, logits, values, confidence).items():
+                more[name] = [None] * inputs.num_rows
+                for row, cell in zip(inputs.kept.tolist(), cells, strict=True):
+                    more[name][row] = cell
         return Predictions(
             self.task,
-            values,
+            rows(values),
             inputs.smiles or [str(row) for row in range(inputs.num_rows)],
             inputs.invalid,
             inputs.columns,
+            None if spread is None else rows(spread),
+            more,
             label="smiles" if inputs.smiles else "graph",
         )
 
-    def evaluate(self, x: Any = None, part: str | None = None, *, root: str | Path | None = None) -> Scores:
+    def values(self, logits: Floats) -> Floats:
+        """What logits mean: probabilities, calibrated if the model is, or values in the data's own units."""
+        if self.calibrated is not None and self.calibrated.calibration is not None:
+            return self.calibrated.calibration.apply(logits)
+        return np.asarray(self.objective.predict(torch.from_numpy(np.asarray(logits))))
+
+    def evaluate(
+        self,
+        x: Any = None,
+        part: str | None = None,
+        *,
+        root: str | Path | None = None,
+        confidence: float | None = None,
+    ) -> Evaluation:
         """Score the predictions for labelled graphs.
 
         Args:
             x: labelled data as `mlap.load_graphs` takes them; the data that the model was trained on unless given.
             part: `train`, `valid`, `test` or `all`; unless given, `test` of the model's own data and `all` of others.
             root: where data sets are kept.
+            confidence: of a calibrated model: also measure how often sets or intervals of that confidence hold.
         """
-        graphs = self.data(root=root) if x is None else self.labelled(x, root=root)
-        check_fits(self.config, graphs)
-        if graphs.y is None:
-            raise UsageError(f"{graphs.name} has no labels to score against", "data")
-        part = part or ("test" if x is None else "all")
-        if part not in PARTS:
-            raise UsageError(f"{{field}} must be {', '.join(PARTS[:-1])} or all, got {part!r}", "part")
-        indices = np.arange(len(graphs)) if part == "all" else graphs.split(part)
-        if not len(indices):
-            raise DataError(f"{graphs.name} has no graphs in its part {part!r}")
+        calibrated = self._check_confidence(confidence)
+        graphs, indices, part = self._labelled_part(x, part or ("test" if x is None else "all"), root)
+        assert graphs.y is not None
+        logits, y = self.logits(graphs, indices), graphs.y[indices]
+        values = self.values(logits)
+        ranks = logits
+        if self.calibrated is not None and self.calibrated.calibration is not None:
+            ranks = self.calibrated.calibration.ranks(logits)
+        coverage = None
+        if calibrated is not None and confidence is not None:
+            coverage = calibrated.coverage(self.task, logits, values, y, confidence)
+        return evaluation(self.task, values, ranks, y, part=part, data=graphs.name, coverage=coverage)
+
+    def calibrate(
+        self,
+        x: Any = None,
+        part: str | None = None,
+        *,
+        method: str = "temperature",
+        root: str | Path | None = None,
+    ) -> Calibrated:
+        """Learn from labelled graphs how true the probabilities are, and how wide sets and intervals have to be.
+
+        What was learnt before is exchanged; logits, and so explanations, stay as they are. The promise of sets and
+        intervals is exact for graphs that were not used at all; on validation graphs, by which an epoch or weights
+        were chosen, it is nearly so. If the model has a directory, what was learnt is written there.
+
+        Args:
+            x: labelled data that the model was not trained on; the model's own data unless given.
+            part: which part; unless given, `valid` of the model's own data and `all` of others.
+            method: `temperature`, `platt`, `isotonic`, or `none` for sets alone. A regression has intervals alone.
+            root: where data sets are kept.
+        """
+        graphs, indices, part = self._labelled_part(x, part or ("valid" if x is None else "all"), root)
+        assert graphs.y is not None
+        if part in ("train", "all") and self.trained_on(graphs):
+            raise UsageError(
+                f"{{field}} {part!r} of {graphs.name} holds graphs that the model was trained on, which it knows "
+                "better than any other",
+                "part",
+                "valid",
+            )
         logits = self.logits(graphs, indices)
-        found = scores(self.task, self.objective.predict(torch.from_numpy(logits)), logits, graphs.y[indices])
-        return Scores(found.metric, found.values, found.by_target, len(indices), part, graphs.name)
+        values = self.objective.predict(torch.from_numpy(logits))
+        data = {"name": graphs.name, "fingerprint": graphs.fingerprint, "part": part, "graphs": len(indices)}
+        self.calibrated = Calibrated.fit(self.task, logits, values, graphs.y[indices], method, data)
+        if self.path is not None:
+            self.calibrated.write(self.path)
+        return self.calibrated
+
+    def save(self, path: str | Path, overwrite: bool = False) -> Path:
+        """Write the model into a directory, which can be moved, and from which `mlap.load` reads it again.
+
+        Args:
+            path: the directory; made if there is none.
+            overwrite: whether to replace a model that is there.
+        """
+        path = Path(path)
+        splits = None if self.path is None else self.path / SPLITS
+        parts = splits.read_text(encoding="utf-8") if splits is not None and splits.exists() else None
+        make_folder(path, overwrite)
+        if parts is not None:
+            write_text(path / SPLITS, parts)
+        self.write(path)
+        if self.calibrated is not None:
+            self.calibrated.write(path)
+        return path
 
     def explain(
         self,
@@ -229,6 +342,15 @@ class Model:
         final, levels = (np.full((inputs.num_rows, *rows.shape[1:]), np.nan, rows.dtype) for rows in found)
         final[inputs.kept], levels[inputs.kept] = found
         return Embeddings(final, levels, inputs)
+
+    def _check_confidence(self, confidence: float | None) -> Calibrated | None:
+        """What sets and intervals are made by, if they are asked for."""
+        if confidence is None:
+            return None
+        if self.calibrated is None:
+            raise UsageError("{field} needs a calibrated model: calibrate this one first", "confidence")
+        alpha_of(confidence)
+        return self.calibrated
 
     # ---- what the verbs are given ------------------------------------------------------------------------------------
 
@@ -270,6 +392,19 @@ class Model:
         kept = self.config["data"]["options"]
         targets = kept.get("targets") or (self.task.names if self.task.kind != "multiclass" else None)
         return load_graphs(x, root=root, **options, **for_task(x, self.task, targets))
+
+    def _labelled_part(self, x: Any, part: str, root: str | Path | None) -> tuple[GraphSet, NDArray[np.int64], str]:
+        """A labelled set that the model can read, and which of its graphs are meant."""
+        graphs = self.data(root=root) if x is None else self.labelled(x, root=root)
+        check_fits(self.config, graphs)
+        if graphs.y is None:
+            raise UsageError(f"{graphs.name} has no labels to score against", "data")
+        if part not in PARTS:
+            raise UsageError(f"{{field}} must be {', '.join(PARTS[:-1])} or all, got {part!r}", "part")
+        indices = np.arange(len(graphs)) if part == "all" else graphs.split(part)
+        if not len(indices):
+            raise DataError(f"{graphs.name} has no graphs in its part {part!r}")
+        return graphs, indices, part
 
     def trained_on(self, graphs: GraphSet) -> bool:
         """Whether these are, to the last label, the data that the model was trained on."""

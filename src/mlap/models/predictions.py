@@ -119,7 +119,7 @@ class Predictions:
                 if self.spread is not None:
                     own[f"p({name})_spread"] = _numbers(self.spread[:, number])
         else:
-            for number, prefix in enumerate(_prefixes(self.task)):
+            for number, prefix in enumerate(self.task.prefixes):
                 if self.task.kind == "regression":
                     own[f"{prefix}prediction"] = _numbers(self.values[:, number])
                 else:
@@ -161,13 +161,6 @@ class Predictions:
         import pandas
 
         return pandas.DataFrame(self.table(extra_columns))
-
-
-def _prefixes(task: Task) -> list[str]:
-    """What the columns of each target begin with: nothing, where the one target has no name."""
-    if task.names:
-        return [f"{name}_" for name in task.names]
-    return [""] if task.num_outputs == 1 else [f"{number}_" for number in range(task.num_outputs)]
 
 
 def _unused(name: str, taken: Mapping[str, Any]) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from mlap.errors import UsageError
+from mlap.files import write_json
 from mlap.graphs import GraphSet, load_graphs
+from mlap.models.baseline import Baseline, train_baseline
 from mlap.models.explanation import Explanation, explain
 from mlap.models.levels import level_representations
 from mlap.models.model import Floats, Model
@@ -19,7 +22,19 @@ from mlap.nn import GraphNetwork
 from mlap.progress import shows_progress, training_bar
 from mlap.training import Epoch, InitialWeights, Objective, Recipe, Result, parallel, predict_logits, recipe_for
 from mlap.training import train as train_network
-from mlap.training.run import config_of, read_config, read_history, read_network, read_result
+from mlap.training.run import (
+    CONFIG,
+    HISTORY,
+    MODEL,
+    RESULT,
+    config_of,
+    read_config,
+    read_history,
+    read_network,
+    read_result,
+    write_history,
+    write_weights,
+)
 
 
 class Run(Model):
@@ -63,10 +78,20 @@ class Run(Model):
         self.network.to(resolve_device(device))
         return self
 
-    def logits(self, graphs: GraphSet, indices: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
-        """The network's logits."""
+    @property
+    def explains(self) -> bool:
+        """Always: what cannot be told apart is said in the explanation's `reason`."""
+        return True
+
+    @property
+    def name(self) -> str:
+        """The architecture."""
+        return self.recipe.architecture
+
+    def logits(self, graphs: GraphSet, indices: NDArray[np.int64] | None = None) -> Floats:
+        """The network's logits, in single precision."""
         indices = np.arange(len(graphs)) if indices is None else indices
-        found: NDArray[np.float32] = predict_logits(self.network, graphs, indices, self.device).numpy()
+        found: Floats = predict_logits(self.network, graphs, indices, self.device).numpy()
         return found
 
     def explain_graphs(self, graphs: GraphSet, indices: Sequence[int]) -> Iterator[Explanation]:
@@ -78,14 +103,29 @@ class Run(Model):
         levels = level_representations(self.network, graphs, indices, self.device)
         return levels.aggregate, levels.level_wise
 
+    def write(self, path: Path) -> None:
+        """Write what predicts and what is known of it; not what only resuming needs."""
+        if self.history:
+            write_history(path / HISTORY, [asdict(epoch) for epoch in self.history])
+        if self.result is not None:
+            write_json(path / RESULT, asdict(self.result))
+        write_weights(path / MODEL, self.network.state_dict(), self.result.best_epoch if self.result else 0)
+        write_json(path / CONFIG, self.config)
 
-def load(path: str | Path, device: str = "cpu") -> Run:
-    """Read a model from its directory. Nothing in the files is executed."""
-    path = Path(path)
-    config = read_config(path)
-    network, objective = read_network(path, config)
-    recipe = Recipe.of(config["recipe"])
-    return Run(network, recipe, read_result(path), read_history(path), config, objective, path).to(device)
+    @classmethod
+    def read(cls, path: Path, config: dict[str, Any], device: str = "cpu") -> Run:
+        """Read a run directory with the given configuration."""
+        network, objective = read_network(path, config)
+        recipe = Recipe.of(config["recipe"])
+        return cls(network, recipe, read_result(path), read_history(path), config, objective, path).to(device)
+
+
+@overload
+def train(data: Any, recipe: None = None, *, baseline: str, **options: Any) -> Baseline: ...
+
+
+@overload
+def train(data: Any, recipe: Recipe | None = None, **options: Any) -> Run: ...
 
 
 def train(
@@ -93,6 +133,7 @@ def train(
     recipe: Recipe | None = None,
     *,
     preset: str | None = None,
+    baseline: str | None = None,
     labels: Any = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -105,8 +146,8 @@ def train(
     on_epoch: Callable[[Epoch], None] | None = None,
     on_step: Callable[[int, int], None] | None = None,
     **settings: Any,
-) -> Run:
-    """Train a network on labelled graphs.
+) -> Run | Baseline:
+    """Train a network, or fit a baseline, on labelled graphs.
 
     The same call gives the same numbers on the same machine and with the same number of threads. A run that was
     stopped and resumed equals one that was not. Test graphs are looked at once, at the end.
@@ -116,6 +157,8 @@ def train(
         recipe: how to train; a preset unless given.
         preset: `recommended`, `quick` or `paper`; unless given, the paper's recipe for the paper's data sets, and the
             recommended one for others.
+        baseline: fit this simple model, one of `mlap.names.BASELINES`, instead of a network. Of the settings it takes
+            `seed` and `select_metric`, and `n_jobs`, the processes at work.
         labels: the labels, where `data` are SMILES.
         out: the run directory; nothing is written without one.
         resume: continue the run in `out` after its last finished epoch; start it if there is none. A finished run is
@@ -139,13 +182,24 @@ def train(
     graphs = data if isinstance(data, GraphSet) else load_graphs(data, **({} if labels is None else {"labels": labels}))
     if graphs.task is None:
         raise UsageError(f"{graphs.name} has no labels to train on", "labels")
+    if baseline is not None:
+        if recipe is not None or init is not None:
+            raise UsageError("{field} is no network: it takes neither a recipe nor weights to start from", "baseline")
+        for name in settings:
+            if name not in ("seed", "select_metric", "n_jobs"):
+                raise UsageError(f"{baseline} is no network and has no {{field}}", name)
+        metric = settings.pop("select_metric", "")
+        return train_baseline(baseline, graphs, out, metric=metric, resume=resume, overwrite=overwrite, **settings)
     if recipe is not None and preset is not None:
         raise UsageError("a recipe says it all: give it or {field}", "preset")
     recipe = recipe_for(graphs, preset, **settings) if recipe is None else recipe.replace(**settings)
     if freeze_backbone and init is None:
         raise UsageError("{field} needs a trained run to start from", "freeze_backbone")
     show = shows_progress(progress) and on_epoch is None and parallel.rank() == 0
-    with training_bar(recipe.epochs, recipe.metric or graphs.task.metric, silent=not show) as (draw_epoch, draw_step):
+    with training_bar(recipe.epochs, recipe.select_metric or graphs.task.metric, silent=not show) as (
+        draw_epoch,
+        draw_step,
+    ):
         trained = train_network(
             recipe,
             graphs,
@@ -164,7 +218,7 @@ def train(
 
 
 def _initial(init: str | Path | Run, freeze_backbone: bool) -> InitialWeights:
-    run = init if isinstance(init, Run) else load(init)
+    run = init if isinstance(init, Run) else Run.read(Path(init), read_config(Path(init)))
     return InitialWeights(run.network.state_dict(), str(run.path or run), freeze_backbone)
 
 

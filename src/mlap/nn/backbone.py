@@ -100,6 +100,7 @@ class Backbone(nn.Module):
         self.convs = nn.ModuleList(convs)
         self.norms = nn.ModuleList(NORMS[norm](channels) for _ in convs)
         self.norm_per_graph = norm in ("graph", "pair")
+        self.activations = nn.ModuleList([nn.ReLU() for _ in convs[1:]] + [nn.Identity()])
         self.dropout = Dropout(dropout)
         self.residual = residual
         self.input_level = input_level
@@ -129,24 +130,21 @@ class Backbone(nn.Module):
         """
         levels = [h] if self.input_level else []
         v = None if self.virtual_node is None else self.virtual_node.start.expand(dim_size, -1)
-        for layer, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
+        parts = zip(self.convs, self.norms, self.activations, strict=True)
+        for layer, (conv, norm, activation) in enumerate(parts):
             below = h if v is None else h + v.index_select(0, index)
             h = conv(below, edge_index, edge_attr)
             h = norm(h, index, dim_size) if self.norm_per_graph else norm(h)
-            h = self.dropout(h if self.is_last(layer) else h.relu())
+            h = self.dropout(activation(h))
             if self.residual:
                 h = h + below
             levels.append(h)
             v = self.updated(v, layer, below, index)
         return levels
 
-    def is_last(self, layer: int) -> bool:
-        """Whether a layer, counted from 0, is the last, which no ReLU follows."""
-        return layer == len(self.convs) - 1
-
     def updated(self, v: Tensor | None, layer: int, h: Tensor, index: Tensor) -> Tensor | None:
         """The virtual nodes, if any, after a layer that saw nodes `h`."""
-        if self.virtual_node is None or v is None or self.is_last(layer):
+        if self.virtual_node is None or v is None or layer == len(self.convs) - 1:
             return v
         after: Tensor = self.dropout(self.virtual_node(layer, v, h, index))
         return after + v if self.residual else after

@@ -39,34 +39,37 @@ class Graphs:
 
 
 def graphs_of(
-    batch: Any,
+    x: Any,
     edge_index: Tensor | None = None,
     edge_attr: Tensor | None = None,
-    index: Tensor | None = None,
-    dim_size: int | None = None,
+    batch: Tensor | None = None,
+    batch_size: int | None = None,
     rw: Tensor | None = None,
     graph_attr: Tensor | None = None,
 ) -> Graphs:
-    """The graphs of a batch: a `GraphBatch`, a PyG `Batch`, a single `Data`, or features `x` with the other tensors."""
-    if isinstance(batch, Graphs):
-        return batch
+    """The graphs of a batch: a `GraphBatch`, a PyG `Batch`, a single `Data`, or features with the other tensors.
+
+    The arguments are those of `GraphNetwork.forward`.
+    """
+    if isinstance(x, Graphs):
+        return x
+    ptr = None
     if edge_index is not None:
-        x, ptr = batch, None
-        num_nodes = _num_nodes(x, index, edge_index)
+        num_nodes = _num_nodes(x, batch, edge_index)
     else:
-        if isinstance(batch, Tensor):
+        if isinstance(x, Tensor):
             raise UsageError("node features need edge_index beside them; or give a batch object")
-        x, edge_index, edge_attr = batch.x, batch.edge_index, getattr(batch, "edge_attr", None)
-        index, ptr = getattr(batch, "batch", None), getattr(batch, "ptr", None)
-        rw, graph_attr = getattr(batch, "rw", None), getattr(batch, "graph_attr", None)
-        num_nodes = batch.num_nodes
-        dim_size = 1 if index is None else batch.num_graphs
-    if index is None:
-        index = edge_index.new_zeros(num_nodes, dtype=torch.long)
-        dim_size = 1
-    elif dim_size is None:
-        dim_size = int(index.max()) + 1 if index.numel() else 0
-    return Graphs(x, edge_index, edge_attr, index.long(), dim_size, num_nodes, ptr, rw, graph_attr)
+        given = x
+        x, edge_index, edge_attr = given.x, given.edge_index, getattr(given, "edge_attr", None)
+        batch, ptr = getattr(given, "batch", None), getattr(given, "ptr", None)
+        rw, graph_attr = getattr(given, "rw", None), getattr(given, "graph_attr", None)
+        num_nodes = given.num_nodes
+        batch_size = 1 if batch is None else given.num_graphs
+    if batch is None:
+        batch, batch_size = edge_index.new_zeros(num_nodes, dtype=torch.long), 1
+    elif batch_size is None:
+        batch_size = int(batch.max()) + 1 if batch.numel() else 0
+    return Graphs(x, edge_index, edge_attr, batch.long(), batch_size, num_nodes, ptr, rw, graph_attr)
 
 
 def _num_nodes(x: Tensor | None, index: Tensor | None, edge_index: Tensor) -> int:

@@ -2,7 +2,8 @@
 
 All have the same call, `conv(h, edge_index, edge_attr)`, from node representations `(N, channels)` to new ones of the
 same width; an arc `edge_index[:, k]` carries a message from its first node to its second. They are the message and
-update functions of section 3.1 of the paper, arXiv:2103.01488, Eqs. (gnn-msg) and (gnn-upd).
+update functions of section 3.1 of the paper, arXiv:2103.01488, Eqs. (gnn-msg) and (gnn-upd). They are PyG's
+`MessagePassing`, or have one inside, and what they pass on is called `x` as there: PyG's explainers work on them.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class GINLayer(MessagePassing):  # type: ignore[misc]
         super().__init__(aggr="add")
         if inner_norm not in INNER_NORMS:
             raise unknown("normalisation inside of a layer", inner_norm, INNER_NORMS, "inner_norm")
+        self.in_channels = self.out_channels = channels
         self.edge_encoder = edge_encoder
+        self.activation = nn.ReLU()
         self.eps = nn.Parameter(torch.zeros(()))
         self.nn: nn.Module = TwoLayers(channels, 2 * channels, channels, inner_norm)
 
@@ -57,13 +60,14 @@ class GINLayer(MessagePassing):  # type: ignore[misc]
 
     def forward(self, h: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
         """New node representations `(N, channels)`."""
-        m = self.propagate(edge_index.long(), h=h, q=self.edge_encoder(edge_attr))
+        m = self.propagate(edge_index.long(), x=h, q=self.edge_encoder(edge_attr))
         updated: Tensor = self.nn((1 + self.eps) * h + m)
         return updated
 
-    def message(self, h_j: Tensor, q: Tensor) -> Tensor:
+    def message(self, x_j: Tensor, q: Tensor) -> Tensor:
         """What every arc carries `(arcs, channels)`."""
-        return (h_j + q).relu()
+        carried: Tensor = self.activation(x_j + q)
+        return carried
 
     def __repr__(self) -> str:
         return nn.Module.__repr__(self)
@@ -85,6 +89,7 @@ class GCNLayer(MessagePassing):  # type: ignore[misc]
 
     def __init__(self, channels: int, edge_encoder: nn.Module) -> None:
         super().__init__(aggr="add")
+        self.in_channels = self.out_channels = channels
         self.edge_encoder = edge_encoder
         self.linear = nn.Linear(channels, channels, bias=False)
         self.bias = nn.Parameter(torch.zeros(channels))
@@ -103,13 +108,13 @@ class GCNLayer(MessagePassing):  # type: ignore[misc]
         degree = 1 + scatter(h.new_ones(target.size(0)), target, 0, h.size(0))
         scale = degree.rsqrt()
         norm = (scale[source] * scale[target]).unsqueeze(-1)
-        collected = self.propagate(edge_index, h=h, q=self.edge_encoder(edge_attr), norm=norm)
+        collected = self.propagate(edge_index, x=h, q=self.edge_encoder(edge_attr), norm=norm)
         updated: Tensor = h / degree.unsqueeze(-1) + collected + self.bias
         return updated
 
-    def message(self, h_j: Tensor, q: Tensor, norm: Tensor) -> Tensor:
+    def message(self, x_j: Tensor, q: Tensor, norm: Tensor) -> Tensor:
         """What every arc carries `(arcs, channels)`."""
-        return norm * (h_j + q)
+        return norm * (x_j + q)
 
     def __repr__(self) -> str:
         return nn.Module.__repr__(self)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlap.analysis import Inspection, ProbeRow, explain, inspect_runs
+from mlap.analysis import Inspection, ProbeRow, inspect_runs
 from mlap.analysis.embedding import PERPLEXITY
-from mlap.analysis.explanation_files import chosen_output, prediction_text
+from mlap.analysis.explanation_words import chosen_output, prediction_text
 from mlap.analysis.pictures import explanation_plot
 from mlap.analysis.sketch import MAX_NODES, sketch
 from mlap.graphs import GraphSet
-from mlap.models import Run
+from mlap.models import Run, explain
 from mlap.plotting import Plot
 from mlap.report.render import EFFECT, SCORE, Column, P, Table
 from mlap.study.compare import family_of
@@ -105,8 +105,8 @@ def examine(
     pictures, reason = [], ""
     chosen = dict(graphs_to_explain(first, graphs, device))
     for explanation in explain(first.network.to(device), graphs, list(chosen), device):
-        output = chosen_output(explanation, first.objective)
-        title = prediction_text(explanation, first.objective, output)
+        output = chosen_output(explanation, first.task)
+        title = prediction_text(explanation, first, output)
         plot = explanation_plot(explanation, sketch(graphs, explanation.graph), output, title)
         pictures.append(
             Explained(explanation.graph, plot, f"Test graph {explanation.graph}, {chosen[explanation.graph]}.")

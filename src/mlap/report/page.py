@@ -21,7 +21,7 @@ import mlap
 from mlap.errors import UsageError
 from mlap.files import write_text
 from mlap.graphs import GraphSet
-from mlap.models import Run, load
+from mlap.models import Run, load_run
 from mlap.paper import PROTOCOLS
 from mlap.plotting import NARROW, Plot, save_plot
 from mlap.report.curves import depth_plot, scores_plot
@@ -123,7 +123,7 @@ def write_report(
         runs, plans = runs_on(opened.runs(), data), opened.plans()
     comparison = compare(runs)
     paths = (list(run_dirs) or kept_models(study, runs)) if models else []
-    groups = group_by_recipe([load(path) for path in paths])
+    groups = group_by_recipe([load_run(path) for path in paths])
     check_out(out)
     networks: list[NetworkFindings] = []
     for group in groups:

@@ -4,6 +4,7 @@ from mlap.study.cost import Cost, estimate
 from mlap.study.driver import Forecast, Outcome, forecast, sweep
 from mlap.study.engine import Engine
 from mlap.study.local_engine import LocalEngine
+from mlap.study.members import train_ensemble
 from mlap.study.plan import Plan
 from mlap.study.ray_engine import RayEngine
 from mlap.study.settings import EngineSettings, SweepSettings
@@ -26,4 +27,5 @@ __all__ = [
     "forecast",
     "run_hash",
     "sweep",
+    "train_ensemble",
 ]

@@ -20,6 +20,7 @@ from mlap.errors import DataError, MlapError, UsageError
 from mlap.files import first_line, write_json
 from mlap.graphs import GraphBatch, GraphSet
 from mlap.graphs.descriptors import descriptors_of
+from mlap.graphs.dividing import write_splits
 from mlap.nn import GraphNetwork
 from mlap.training import parallel
 from mlap.training import run as files
@@ -172,7 +173,7 @@ class _Trainer:
         self.recipe = recipe
         self.graphs = graphs
         self.device = device
-        self.objective = Objective.of(graphs, recipe.metric, recipe.class_weight)
+        self.objective = Objective.of(graphs, recipe.select_metric, recipe.class_weight)
         torch.manual_seed(_seeds(recipe.seed, 0)[0])
         self.network = files.build_network(recipe, self.objective.task, files.describe_features(graphs, recipe))
         if recipe.pooling in COUNTING:
@@ -214,7 +215,9 @@ class _Trainer:
         if self.epoch >= self.recipe.epochs:
             return True
         patience = self.recipe.patience
-        return bool(patience) and self.epoch - _first_best(self.history, self._better) >= patience
+        if not patience or not self.history:
+            return False
+        return self.epoch - _first_best(self.history, self._better) >= patience
 
     def run_epoch(self, on_step: Callable[[int, int], None] | None) -> None:
         """Train for one epoch and look at the validation graphs."""
@@ -443,14 +446,16 @@ def _prepare(
     if overwrite and (out / files.CONFIG).exists():
         files.remove_run(out)
     if not (out / files.CONFIG).exists():
-        if out.is_dir() and any(out.iterdir()):
+        if out.is_dir() and any(not entry.name.startswith(".") for entry in out.iterdir()):
             raise UsageError(f"{out} is neither empty nor a run; choose another folder for {{field}}", "out")
         out.mkdir(parents=True, exist_ok=True)
-        files.write_splits(out / files.SPLITS, graphs)
+        write_splits(out / files.SPLITS, graphs)
         write_json(out / files.CONFIG, config)
         return
     if not resume:
-        raise UsageError(f"{out} already holds a run; choose another folder, or continue it", "resume", True)
+        raise UsageError(
+            f"{out} already holds a run; continue it, replace it, or choose another folder", "resume", True
+        )
     before = files.read_config(out)
     if before["data"]["fingerprint"] != graphs.fingerprint:
         raise UsageError(f"{out} was started on other data than {graphs.name}: their fingerprints differ", "data")

@@ -61,7 +61,8 @@ class Objective:
             missing = int(np.isnan(targets).all(axis=0).argmax())
             name = repr(task.names[missing]) if task.names else str(missing)
             raise DataError(f"target {name} has no label among the {len(targets)} training graphs")
-        return cls(task, np.nanmean(targets, axis=0), np.maximum(np.nanstd(targets, axis=0), 1e-6))
+        mean, std = np.nanmean(targets, axis=0), np.maximum(np.nanstd(targets, axis=0), 1e-6)
+        return cls(task, mean.astype(np.float64), std.astype(np.float64))  # as a stored run reads them again
 
     def loss(self, logits: Tensor, y: Tensor) -> Tensor:
         """The mean loss over all known labels."""

@@ -24,7 +24,7 @@ _NAMES: dict[str, Collection[str]] = {
     "schedule": ("step", "cosine"),
     "select": ("best", "last"),
     "class_weight": ("none", "balanced"),
-    "metric": ("", *METRICS),
+    "select_metric": ("", *METRICS),
 }
 #: field → its smallest and largest value
 _RANGES = {
@@ -73,7 +73,7 @@ class Recipe:
         select: whose weights are kept: those of the `best` validation epoch (the paper's rule) or of the `last`.
         patience: stop after so many epochs without a better validation score; 0 to train them all.
         class_weight: `balanced` weighs every class by the inverse of its share among the training labels.
-        metric: the score that selects epochs; empty for the data set's own.
+        select_metric: the score that selects epochs; empty for the data set's own.
         pooling: how nodes become one vector; one of `mlap.names.POOLINGS`.
         inner_norm: `none`, or `batch`: BatchNorm inside of the two-layer network of each `gin` layer, as OGB has it.
         input_level: whether the encoded nodes are a level too, level 0.
@@ -115,7 +115,7 @@ class Recipe:
     select: str = "best"
     patience: int = 0
     class_weight: str = "none"
-    metric: str = ""
+    select_metric: str = ""
     pooling: str = "attention"
     inner_norm: str = "none"
     input_level: bool = False

@@ -6,6 +6,7 @@
     last.ckpt           everything needed to go on after the last finished epoch
     result.json         the scores, once training is done
     splits.json         which graphs were for training, validation and test
+    calibration.json    how true its probabilities are, if the run was calibrated
 
 `last.ckpt` is the truth while a run goes on: it holds the history and the best weights too, and the other files are
 written from it. Every file is replaced in one step, so that a process killed at any moment leaves whole files.
@@ -16,7 +17,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import platform
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
 import torch
 import torch_geometric
 from torch import Tensor
 
 import mlap
+from mlap.arrays import checksum, checksum_of, read_arrays, write_arrays
 from mlap.errors import DataError, UsageError
 from mlap.files import first_line, read_json, write_text, write_whole
 from mlap.graphs import GraphSet, Task
@@ -45,6 +45,8 @@ from mlap.training.recipe import Recipe
 FORMAT = 1
 CONFIG, HISTORY, MODEL, LAST, RESULT = "config.json", "history.csv", "model.safetensors", "last.ckpt", "result.json"
 SPLITS = "splits.json"
+#: what was learnt of these weights afterwards; see `mlap.models.calibrated`
+CALIBRATION = "calibration.json"
 
 _DEFAULT = Recipe()
 
@@ -90,17 +92,22 @@ def read_network(path: Path, config: Mapping[str, Any]) -> tuple[GraphNetwork, O
         raise DataError(f"{path} has no {MODEL} yet: no epoch is finished", "resume", True)
     try:
         recipe = Recipe.of(config["recipe"])
-        task = Task(**{**config["task"], "names": tuple(config["task"]["names"])})
-        targets = config["targets"]
-        objective = Objective(task, *(np.array(targets[key]) for key in ("mean", "std")) if targets else ())
-        network = build_network(recipe, task, config["features"])
+        objective = read_objective(config)
+        network = build_network(recipe, objective.task, config["features"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{path / CONFIG} is damaged: {first_line(error)}") from error
     try:
-        network.load_state_dict(safetensors.torch.load_file(weights))
-    except (safetensors.SafetensorError, RuntimeError, OSError) as error:
+        network.load_state_dict({name: torch.tensor(array) for name, array in read_arrays(weights).items()})
+    except RuntimeError as error:
         raise DataError(f"{weights} is damaged or does not fit {CONFIG}: {reason(error)}") from error
     return network.eval(), objective
+
+
+def read_objective(config: Mapping[str, Any]) -> Objective:
+    """What the logits mean of the model that a configuration describes."""
+    targets = config["targets"]
+    scale = [np.array(targets[key]) for key in ("mean", "std")] if targets else []
+    return Objective(Task.from_dict(config["task"]), *scale)
 
 
 def read_result(path: Path) -> Result | None:
@@ -142,21 +149,13 @@ def config_of(
     recipe: Recipe, graphs: GraphSet, device: str, initial: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """What the `config.json` of a run says: everything that is needed to load, judge and repeat it."""
-    objective = Objective.of(graphs, recipe.metric, recipe.class_weight)
-    source = graphs.source
+    objective = Objective.of(graphs, recipe.select_metric, recipe.class_weight)
     return {
         "format": FORMAT,
+        "kind": "run",
         "recipe": recipe.as_dict(),
-        "data": {
-            **({"source": None, "options": {}, "root": None} if source is None else asdict(source)),
-            "name": graphs.name,
-            "fingerprint": graphs.fingerprint,
-            "graphs": len(graphs),
-            "splits": {name: len(part) for name, part in graphs.splits.items()},
-        },
-        "task": asdict(objective.task),
+        **config_of_data(graphs, objective),
         "features": describe_features(graphs, recipe),
-        "targets": objective.as_dict(),
         "initial": initial,
         "device": device,
         "threads": torch.get_num_threads(),
@@ -168,6 +167,23 @@ def config_of(
             "torch_geometric": torch_geometric.__version__,
             "numpy": np.__version__,
         },
+    }
+
+
+def config_of_data(graphs: GraphSet, objective: Objective) -> dict[str, Any]:
+    """What every model's configuration says of the data it was trained on, and of its task."""
+    source = graphs.source
+    return {
+        "data": {
+            **({"source": None, "options": {}, "root": None} if source is None else asdict(source)),
+            "name": graphs.name,
+            "fingerprint": graphs.fingerprint,
+            "graphs": len(graphs),
+            "splits": {name: len(part) for name, part in graphs.splits.items()},
+        },
+        "task": objective.task.as_dict(),
+        "features": describe_features(graphs),
+        "targets": objective.as_dict(),
     }
 
 
@@ -248,21 +264,25 @@ def write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
     write_text(path, text.getvalue())
 
 
-def write_splits(path: Path, graphs: GraphSet) -> None:
-    """Write which graphs belong to which part, by their numbers in the set."""
-    write_text(path, json.dumps({name: part.tolist() for name, part in graphs.splits.items()}) + "\n")
-
-
 def remove_run(path: Path) -> None:
     """Remove the files of a run, its configuration last; whatever else lies in the folder stays."""
-    for name in (RESULT, LAST, MODEL, HISTORY, SPLITS, CONFIG):
+    for name in (CALIBRATION, RESULT, LAST, MODEL, HISTORY, SPLITS, CONFIG):
         (path / name).unlink(missing_ok=True)
 
 
 def write_weights(path: Path, state: Mapping[str, Tensor], epoch: int) -> None:
     """Write a network's weights with the epoch they are from."""
-    metadata = {"epoch": str(epoch)}
-    write_whole(path, lambda temporary: safetensors.torch.save_file(dict(state), temporary, metadata))
+    arrays = {name: value.cpu().numpy() for name, value in state.items()}
+    if _checksum(path) != checksum(arrays):
+        path.with_name(CALIBRATION).unlink(missing_ok=True)  # it was learnt of other weights
+    write_arrays(path, arrays, {"epoch": str(epoch)})
+
+
+def _checksum(path: Path) -> str | None:
+    try:
+        return checksum_of(path)
+    except DataError:  # there are none, or they are damaged: the new ones replace them
+        return None
 
 
 def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
