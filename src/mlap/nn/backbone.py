@@ -103,6 +103,7 @@ class Backbone(nn.Module):
         self.dropout = Dropout(dropout)
         self.residual = residual
         self.input_level = input_level
+        self.depth = len(convs)
         self.virtual_node = VirtualNode(channels, len(convs)) if virtual_node else None
 
     @property
@@ -141,8 +142,13 @@ class Backbone(nn.Module):
         return levels
 
     def is_last(self, layer: int) -> bool:
-        """Whether a layer, counted from 0, is the last, which no ReLU follows."""
-        return layer == len(self.convs) - 1
+        """Whether a layer, counted from 0, is the last that was trained, which no ReLU follows."""
+        return layer == self.depth - 1
+
+    def keep(self, num_levels: int) -> None:
+        """Forget the layers above the first so many levels; those levels stay what they are."""
+        for part in (self.convs, self.norms):
+            del part[num_levels - self.input_level :]
 
     def updated(self, v: Tensor | None, layer: int, h: Tensor, index: Tensor) -> Tensor | None:
         """The virtual nodes, if any, after a layer that saw nodes `h`."""
