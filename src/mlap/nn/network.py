@@ -177,6 +177,13 @@ class GraphNetwork(nn.Module):
         reading = (None if run is None else run.read(levels)) or read(self.readout, levels, g)
         return Trace(levels, reading.weights, reading.pooled, reading.graphs, self.answer(reading.graphs, g))
 
+    def supervised(self, batch: Any) -> tuple[Tensor, list[Tensor]]:
+        """The logits `(B, K)`, and for each level those that there were if every level were that one."""
+        g = graphs_of(batch)
+        trace = self.trace(g)
+        alone = self.readout.alone(trace.levels, trace.pooled, g.index, g.dim_size)
+        return trace.logits, [self.answer(graphs, g) for graphs in alone]
+
 
 def read(readout: Any, levels: list[Tensor], g: Graphs) -> Reading:
     """What a readout reads; of one without `read`, a module of one's own, the graphs alone are known."""

@@ -95,6 +95,7 @@ def read_network(path: Path, config: Mapping[str, Any]) -> tuple[GraphNetwork, O
         network.load_state_dict(safetensors.torch.load_file(weights))
     except (safetensors.SafetensorError, RuntimeError, OSError) as error:
         raise DataError(f"{weights} is damaged or does not fit {CONFIG}: {reason(error)}") from error
+    network.settle()
     return network.eval(), objective
 
 
@@ -179,6 +180,8 @@ def build_network(recipe: Recipe, task: Task, nodes: Any, edges: Any) -> GraphNe
         norm=recipe.norm,
         dropout=recipe.dropout,
         residual=recipe.residual,
+        levels=recipe.levels,
+        level_dropout=recipe.level_dropout,
     )
 
 
