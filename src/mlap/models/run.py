@@ -69,6 +69,12 @@ class Run(Model):
         return f"Run({self.recipe.architecture}, {self.recipe.layers} layers, {self.config['data']['name']}{where})"
 
     @property
+    def levels(self) -> tuple[int, ...] | None:
+        """The numbers of the levels that the readout reads, chosen or learned; `None` if it reads all."""
+        reads = self.network.reads
+        return None if reads is None else self.network.level_numbers(len(reads))
+
+    @property
     def device(self) -> torch.device:
         """Where the network computes."""
         return next(self.network.parameters()).device

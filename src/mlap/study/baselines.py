@@ -18,9 +18,9 @@ from mlap.files import first_line
 from mlap.graphs import GraphSet
 from mlap.graphs.sources import absolute_source
 from mlap.locking import locked_study
+from mlap.machines import usable_cores
 from mlap.models.baseline import train_baseline
 from mlap.names import BASELINES
-from mlap.study.local_engine import usable_cores
 from mlap.study.run_folders import RunFolders
 from mlap.study.settings import SweepSettings
 from mlap.study.store import BaselineRecord, Study

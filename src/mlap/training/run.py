@@ -100,6 +100,7 @@ def read_network(path: Path, config: Mapping[str, Any]) -> tuple[GraphNetwork, O
         network.load_state_dict({name: torch.tensor(array) for name, array in read_arrays(weights).items()})
     except RuntimeError as error:
         raise DataError(f"{weights} is damaged or does not fit {CONFIG}: {reason(error)}") from error
+    network.settle()
     return network.eval(), objective
 
 
@@ -206,6 +207,8 @@ def build_network(recipe: Recipe, task: Task, features: Mapping[str, Any]) -> Gr
         virtual_node=recipe.virtual_node,
         head=recipe.head,
         walk_features=recipe.walk_features,
+        levels=recipe.levels,
+        level_dropout=recipe.level_dropout,
     )
     if features.get("descriptors"):
         network.graph_head = DescriptorHead(features["descriptors"], task.num_outputs)
