@@ -115,7 +115,7 @@ class Run(Model):
             write_history(path / HISTORY, [asdict(epoch) for epoch in self.history])
         if self.result is not None:
             write_json(path / RESULT, asdict(self.result))
-        write_weights(path / MODEL, self.network.state_dict(), self.result.best_epoch if self.result else 0)
+        write_weights(path / MODEL, self.network.state_dict())
         write_json(path / CONFIG, self.config)
 
     @classmethod

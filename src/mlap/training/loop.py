@@ -415,7 +415,7 @@ class _Trainer:
     def save_readable(self, out: Path, weights: bool = True) -> None:
         """Write what others read of the run: its history and, if they are new, its best weights."""
         if weights and self.best_weights:
-            files.write_weights(out / files.MODEL, self.best_weights, self.best_epoch)
+            files.write_weights(out / files.MODEL, self.best_weights)
         files.write_history(out / files.HISTORY, [asdict(epoch) for epoch in self.history])
 
     def restore(self, checkpoint: Mapping[str, Any]) -> None:

@@ -273,12 +273,12 @@ def remove_run(path: Path) -> None:
         (path / name).unlink(missing_ok=True)
 
 
-def write_weights(path: Path, state: Mapping[str, Tensor], epoch: int) -> None:
-    """Write a network's weights with the epoch they are from."""
+def write_weights(path: Path, state: Mapping[str, Tensor]) -> None:
+    """Write a network's weights."""
     arrays = {name: value.cpu().numpy() for name, value in state.items()}
     if _checksum(path) != checksum(arrays):
         path.with_name(CALIBRATION).unlink(missing_ok=True)  # it was learnt of other weights
-    write_arrays(path, arrays, {"epoch": str(epoch)})
+    write_arrays(path, arrays)
 
 
 def _checksum(path: Path) -> str | None:
