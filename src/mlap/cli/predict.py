@@ -95,6 +95,7 @@ def predict(
     from mlap.models import load
 
     use_threads(threads)
+    out = None if out == "-" else out
     folder = _folder(out)
     _check(folder, merge, engine, as_json)
     silent = quiet or as_json
