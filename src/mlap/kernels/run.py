@@ -292,7 +292,10 @@ def _attended(join: LSTMAttention, levels: list[Tensor]) -> Tensor:
 
 #: methods of modules that the kernels stand for, and that a user may replace in a single module
 METHODS = frozenset(
-    "forward weights pool read message propagate aggregate update updated encode with_walks draw checked".split()
+    {
+        *("forward", "encode", "with_walks", "checked", "updated", "draw"),
+        *("message", "propagate", "aggregate", "update", "weights", "pool", "read"),
+    }
 )
 
 
