@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--layers", nargs="+", type=int, default=[2, 5])
     parser.add_argument("--norms", nargs="+", default=["none", "graph"])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
-    parser.add_argument("--width", type=int, default=200)
+    parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--out", default="before_after.csv", help="the file in research/results/")
     options = parser.parse_args()
