@@ -230,10 +230,13 @@ def read_splits(path: str | Path, graphs: GraphSet) -> Split:
 def _parts_in_json(path: Path) -> dict[int, str]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        listed = [(SYNONYMS[name.lower()], int(row)) for name, rows in content.items() for row in rows]
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        listed = [(SYNONYMS[name.lower()], row) for name, rows in content.items() for row in rows]
+        if not all(type(row) is int for _, row in listed):
+            raise ValueError("rows are not whole numbers")
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OSError) as error:
         raise DataError(
-            f'{path.name} is no split; expected {{"train": [row numbers], "valid": […], "test": […]}} ({error!r})',
+            f'{path.name} is no split; expected {{"train": [row numbers], "valid": […], "test": […]}} '
+            f"({type(error).__name__}: {str(error)[:80]})",
             field="splits_file",
         ) from None
     part_of = {row: name for name, row in listed}
@@ -262,7 +265,7 @@ def _parts_in_table(path: Path, graphs: GraphSet) -> dict[int, str]:
             raise DataError(
                 f"{path.name}, {cells.place(place)}: got {name!r}, expected train, valid or test", field="splits_file"
             )
-        if key.lower() == "row" and not text.isdigit():
+        if key.lower() == "row" and not (text.isascii() and text.isdigit() and len(text) < 19):
             raise DataError(f"{path.name}, {cells.place(place)}: got row {text!r}, expected a number", "splits_file")
         # SMILES of the file that are not in the set may be of rows that were left out.
         for row in [int(text)] if key.lower() == "row" else rows_of.get(text, ()):
