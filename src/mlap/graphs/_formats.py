@@ -144,8 +144,12 @@ def _opened(path: str | Path, file: str) -> Iterator[tuple[io.TextIOWrapper, str
 def _stdin() -> IO[bytes]:
     """Standard input in a temporary file: it is looked at before it is read."""
     copy: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by the caller)
-    shutil.copyfileobj(sys.stdin.buffer, copy)
-    copy.seek(0)
+    try:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.seek(0)
+    except BaseException:
+        copy.close()
+        raise
     return copy
 
 
