@@ -214,7 +214,7 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
         recipe = Recipe.preset(graphs.name, **call.changes)
     if graphs.task is None:
         raise UsageError(f"{graphs.name} has no labels to train on", "targets")
-    check_parts(graphs)
+    check_parts(graphs, recipe.metric)
     norm = {"graph": "GraphNorm", "none": "no normalisation"}.get(recipe.norm, f"{recipe.norm} normalisation")
     out = call.out or Path("runs") / graphs.name / (
         f"{recipe.architecture}-L{recipe.layers}-{recipe.norm}-s{recipe.seed}"

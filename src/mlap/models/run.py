@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mlap.errors import UsageError
 from mlap.graphs import GraphSet, load_graphs
+from mlap.graphs.dividing import check_parts
 from mlap.models.explanation import Explanation, explain
 from mlap.models.levels import level_representations
 from mlap.models.model import Floats, Model
@@ -137,6 +138,7 @@ def train(
     if graphs.task is None:
         raise UsageError(f"{graphs.name} has no labels to train on", "labels")
     recipe = Recipe.preset(graphs.name, **settings) if recipe is None else recipe.replace(**settings)
+    check_parts(graphs, recipe.metric)
     if freeze_backbone and init is None:
         raise UsageError("{field} needs a trained run to start from", "freeze_backbone")
     show = shows_progress(progress) and on_epoch is None and parallel.rank() == 0
