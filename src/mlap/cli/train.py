@@ -251,11 +251,11 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
     graphs = load(dataset, data_root, silent, **options)
     if graphs.task is None:
         raise UsageError(f"{graphs.name} has no labels to train on", "targets")
-    check_parts(graphs)
     if call.baseline is not None:
         return _fit_baseline(call, call.baseline, graphs, silent)
     if recipe is None:
         recipe = _chosen(call, graphs, device, silent)
+    check_parts(graphs, recipe.select_metric)
     norm = {"graph": "GraphNorm", "none": "no normalisation"}.get(recipe.norm, f"{recipe.norm} normalisation")
     out = call.out or Path("runs") / graphs.name / (
         f"{recipe.architecture}-L{recipe.layers}-{recipe.norm}-s{recipe.seed}"
