@@ -68,7 +68,9 @@ def prediction_text(explanation: Explanation, objective: Objective, output: int)
     value = objective.predict(torch.from_numpy(explanation.logits)[None])[0][output]
     name = output_name(objective, output)
     text = f"{name}: predicted {value:.3g}" if objective.task.kind == "regression" else f"P({name}) = {value:.3f}"
-    logit = "standardised value" if objective.task.kind == "regression" else "logit"
+    logit = "logit"
+    if objective.task.kind == "regression":  # an ensemble adds up values in the data's own units
+        logit = "value" if objective.std is None or np.all(objective.std == 1) else "standardised value"
     text += f"\n{logit} {signed(explanation.logits[output])}"
     if explanation.shares is not None:
         shares = float(explanation.shares[:, :, output].sum())
