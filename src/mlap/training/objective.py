@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,15 +30,22 @@ class Objective:
         mean: the mean of each target over the training graphs (regression only).
         std: the standard deviation likewise.
         class_weights: what a label counts in the loss: `(classes,)`, or `(2, targets)` for binary targets.
+        calibration: makes probabilities of logits instead of σ or softmax; learnt after training.
     """
 
     def __init__(
-        self, task: Task, mean: Array | None = None, std: Array | None = None, class_weights: Array | None = None
+        self,
+        task: Task,
+        mean: Array | None = None,
+        std: Array | None = None,
+        class_weights: Array | None = None,
+        calibration: Callable[[Array], Array] | None = None,
     ) -> None:
         self.task = task
         self.mean = mean
         self.std = std
         self.class_weights = class_weights
+        self.calibration = calibration
         self._constants: dict[str, Tensor] = {}  # where the labels are: a copy in every step would make the host wait
 
     @classmethod
@@ -95,12 +103,18 @@ class Objective:
 
     def predict(self, logits: Tensor) -> Array:
         """Probabilities of the classes `(B, classes)`, of *yes* `(B, targets)`, or values `(B, targets)`."""
+        if self.calibration is not None:
+            return self.calibration(logits.numpy())
         if self.task.kind == "multiclass":
             return logits.softmax(-1).numpy()
         if self.task.kind == "binary":
             return logits.sigmoid().numpy()
         values: Array = logits.numpy() * self.std + self.mean
         return values
+
+    def calibrated(self, calibration: Callable[[Array], Array] | None) -> Objective:
+        """The same objective with another way from logits to probabilities; `None` for the plain one."""
+        return Objective(self.task, self.mean, self.std, self.class_weights, calibration)
 
     def score(self, logits: Tensor, y: Array) -> float:
         """The task's metric of these logits against these labels."""
