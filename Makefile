@@ -1,5 +1,5 @@
 # Two commands do everything on a machine with Python 3.10 or newer and make:
-#   make demo   sets up, trains the paper's three families on a reduced scale, and shows the result
+#   make demo   sets up, trains and explains a model of real molecules, and repeats the paper's study on a reduced scale
 #   make test   sets up, runs lint, types and tests
 # And a third builds the documentation's site:
 #   make docs   sets up, writes build/site/index.html; warnings are errors
@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 .PHONY: demo test lint docs clean
 demo: $(VENV)/installed
-	@BIN=$(BIN) bash demo.sh
+	@BIN=$(BIN) bash scripts/demo.sh
 
 test: $(VENV)/installed-dev lint
 	@sh scripts/browser.sh

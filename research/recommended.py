@@ -7,8 +7,8 @@
 validation graphs alone (`research/recipe_search`); nothing here chooses anything by test graphs. A row of
 `results/recommended.csv` is one model of one seed. Networks have the seeds 10 s to 10 s + 4. The single network of
 seed s is the first of them; the ensemble of seed s has all five, `wl-linear`, and for molecules `rf-morgan`. Its
-weights are fitted on validation graphs, one for all networks. Logits are kept in the scratch folder, so that a stopped
-script goes on. One thread. The first network of a set also waits for the descriptors of all molecules.
+weights are fitted on validation graphs, one for all networks. Logits are kept in the scratch folder, so that an
+interrupted script goes on. One thread. The first network of a set also waits for the descriptors of all molecules.
 """
 
 from __future__ import annotations

@@ -14,7 +14,21 @@ import mlap
 HOUSE = Path(mlap.__file__).parent
 
 #: what every room may use, beside the package itself for its version: none of them loads torch
-COMMON = {"arrays", "errors", "files", "locking", "names", "paper", "plotting", "progress", "provenance", "statistics"}
+COMMON = {
+    *(
+        "arrays",
+        "errors",
+        "files",
+        "locking",
+        "machines",
+        "names",
+        "paper",
+        "plotting",
+        "progress",
+        "provenance",
+        "statistics",
+    ),
+}
 #: room → the rooms it may import from
 LEFT_OF = {
     **{name: set() for name in COMMON},

@@ -7,8 +7,6 @@ blue over white to orange. Sizes are in inches and points at the size of print: 
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ import matplotlib.style
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from mlap.files import write_text, write_whole
+from mlap.files import csv_text, write_text, write_whole
 
 NARROW, WIDE = 3.5, 7.0
 
@@ -107,12 +105,3 @@ def save_plot(plot: Plot, path: Path) -> list[Path]:
         write_whole(png, write_png)
     write_text(data, csv_text(plot.rows))
     return written
-
-
-def csv_text(rows: Rows) -> str:
-    """Rows as CSV, every number with all its digits; what is unknown is empty."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: "" if value is None else value for key, value in row.items()} for row in rows)
-    return text.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,55 @@ def steps_bar(silent: bool) -> Iterator[Callable[[str, int, int | None], None] |
     with _bar(*columns, transient=True) as progress:
         bar = progress.add_task("", total=None)
         yield lambda what, done, total: progress.update(bar, description=what, completed=done, total=total)
+
+
+@contextmanager
+def rows_bar(
+    silent: bool, lines: Callable[[str], None] | None = None
+) -> Iterator[Callable[[int, int, int | None], None] | None]:
+    """A progress bar for the rows of a table, called with (done, of them before this call, total).
+
+    Args:
+        silent: whether to show nothing.
+        lines: prints a line each time instead, where nobody would see a bar.
+    """
+    if silent or (lines is None and not shows_progress()):
+        yield None
+        return
+    started = time.monotonic()
+
+    def summary(done: int, before: int, total: int | None) -> str:
+        of = "" if total is None else f" of {max(done, total):,}"
+        if done == before:
+            return f"{done:,}{of} rows"
+        rate = (done - before) / max(1e-9, time.monotonic() - started)
+        left = "" if total is None else f", {duration(max(0, total - done) / rate)} left"
+        return f"{done:,}{of} rows, {rate:,.0f} rows/s{left}"
+
+    if lines is not None and not shows_progress():
+        print_line = lines
+        yield lambda done, before, total: print_line(summary(done, before, total))
+        return
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+
+    with _bar(BarColumn(bar_width=24), TimeElapsedColumn(), TextColumn("{task.description}"), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, before, total: bar.update(
+            task, description=summary(done, before, total), completed=done, total=total
+        )
+
+
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> duration(8), duration(100), duration(4000), duration(200_000)
+    ('8 s', '1 min 40 s', '1 h 7 min', '2 d 8 h')
+    """
+    whole = round(seconds)
+    for size, unit, smaller, small_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // smaller} {small_unit}"
+    return f"{whole} s"
 
 
 @contextmanager

@@ -15,11 +15,12 @@ from mlap.analysis import Maps, ProbeScores, Smoothing, layer_weights, summarise
 from mlap.analysis.figures import maps_plot, probe_plot, smoothing_plot, weights_plot
 from mlap.analysis.pictures import explanation_plot
 from mlap.analysis.sketch import sketch
+from mlap.files import csv_text
 from mlap.graphs import Task, synthetic
 from mlap.graphs.molecules import molecules
 from mlap.models import explain
 from mlap.nn import graph_network
-from mlap.plotting import DIVERGING, NARROW, WIDE, Plot, csv_text, save_plot
+from mlap.plotting import DIVERGING, NARROW, WIDE, Plot, save_plot
 
 TASK = Task("multiclass", 9, "error_rate")
 

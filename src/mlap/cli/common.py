@@ -54,8 +54,8 @@ SplitBy = Annotated[
     typer.Option(
         "--split-by",
         metavar="random|stratified|scaffold|column:NAME",
-        help="How to divide the data into train, valid and test; or the name of an OGB split.  [default: stratified for "
-        "a table with one target of classes, else random]",
+        help="How to divide the data into train, valid and test; or the name of an OGB split.  "
+        "[default: stratified for a table with one target of classes, else random]",
     ),
 ]
 SplitSeed = Annotated[

@@ -16,6 +16,7 @@ PARAMETERS = {
     "fields": "settings",
     "cache": "no_cache",
     "select_metric": "metric",
+    "rows": "shard_rows",
 }
 
 

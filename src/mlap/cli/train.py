@@ -292,8 +292,8 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
 
 def _fit_baseline(call: TrainCall, name: str, graphs: GraphSet, silent: bool) -> Answer:
     """Fit a baseline, and say what on."""
+    from mlap.machines import usable_cores
     from mlap.models import train as train_model
-    from mlap.study.local_engine import usable_cores
 
     out = call.out or Path("runs") / graphs.name / f"{name}-s{call.changes.get('seed', 0)}"
     splits = ", ".join(f"{len(part):,} {part_name}" for part_name, part in graphs.splits.items())

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import queue
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlap.errors import MlapError, UsageError
+from mlap.machines import usable_cores
 
 Array = NDArray[Any]
 
@@ -259,10 +259,58 @@ def _table(columns: Sequence[Array]) -> Array:
 # ---- here, or in several processes -----------------------------------------------------------------------------------
 
 
+class Readers:
+    """Processes that do jobs on chunks of SMILES, and stay from one call of `run` to the next.
+
+    Args:
+        processes: how many; with one, the work is done in this process.
+    """
+
+    def __init__(self, processes: int) -> None:
+        if processes < 1:
+            raise UsageError(f"{{field}} must be at least 1, got {processes}", field="processes")
+        # A worker gets this process's import path, so that it finds the same packages whatever its own would be.
+        program = "import runpy, sys; file, *sys.path = sys.argv[1:]; runpy.run_path(file, run_name='__main__')"
+        command = [sys.executable, "-c", program, __file__, *sys.path]
+        alone = processes == 1 or not sys.executable
+        self._workers = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            for _ in range(0 if alone else processes)
+        ]
+        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
+        for worker in self._workers:
+            self._idle.put(worker)
+        self._threads = None if alone else ThreadPoolExecutor(processes)  # each waits for one worker
+
+    def map(self, job: str, chunks: list[list[str | None]]) -> Iterator[Result]:
+        """What a job makes of each chunk, in order."""
+        if self._threads is None:
+            return map(JOBS[job], chunks)
+        return self._threads.map(lambda chunk: self._in_worker(job, chunk), chunks)
+
+    def _in_worker(self, job: str, chunk: list[str | None]) -> Result:
+        worker = self._idle.get()
+        try:
+            return _ask(worker, job, chunk)
+        finally:
+            self._idle.put(worker)
+
+    def __enter__(self) -> Readers:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for worker in self._workers:
+            worker.kill()
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
+        for worker in self._workers:
+            worker.communicate()
+
+
 def run(
     job: str,
     smiles: Sequence[Any],
-    processes: int | None = None,
+    processes: int | Readers | None = None,
     progress: Callable[[str, int, int | None], None] | None = None,
 ) -> Iterator[Result]:
     """What a job makes of the SMILES, chunk by chunk and in order.
@@ -270,65 +318,28 @@ def run(
     Args:
         job: a key of `JOBS`.
         smiles: texts; anything else reaches the job as `None`.
-        processes: how many; `None` for all cores that this process may use, or one where there is little to do.
+        processes: how many; `None` for all cores that this process may use, or one where there is little to do; or
+            processes that were started before, and stay.
         progress: called after each chunk; see `mlap.graphs.progress`.
     """
     require_rdkit()
-    if processes is not None and processes < 1:
+    if isinstance(processes, int) and processes < 1:
         raise UsageError(f"{{field}} must be at least 1, got {processes}", field="processes")
-    if processes is None:
-        processes = cores() if len(smiles) > FEW else 1
     texts = [text if isinstance(text, str) else None for text in smiles]
     chunks = [texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)]
-    processes = min(processes, len(chunks)) if sys.executable else 1
+    if isinstance(processes, Readers):
+        readers: AbstractContextManager[Readers] = nullcontext(processes)
+    elif processes is None:
+        readers = Readers(min(usable_cores(), len(chunks)) if len(smiles) > FEW else 1)
+    else:
+        readers = Readers(min(processes, max(1, len(chunks))))
     done = 0
-    with _mapper(job, processes) as results_of:
-        for chunk, result in zip(chunks, results_of(chunks), strict=True):
+    with readers as ready:
+        for chunk, result in zip(chunks, ready.map(job, chunks), strict=True):
             done += len(chunk)
             if progress is not None:
                 progress(_DOING[job], done, len(texts))
             yield result
-
-
-def cores() -> int:
-    """The cores that this process may use, which on a shared machine are not all it has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-Mapper = Callable[[list[list[str | None]]], Iterator[Result]]
-
-
-@contextmanager
-def _mapper(job: str, processes: int) -> Iterator[Mapper]:
-    """A function that does the job for each chunk, in order: here if one process is enough, else in workers."""
-    if processes <= 1:
-        yield lambda chunks: map(JOBS[job], chunks)
-        return
-
-    # A worker gets this process's import path, so that it finds the same packages whatever its own would be.
-    program = "import runpy, sys; file, *sys.path = sys.argv[1:]; runpy.run_path(file, run_name='__main__')"
-    command = [sys.executable, "-c", program, __file__, *sys.path]
-    workers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(processes)]
-    idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
-    for worker in workers:
-        idle.put(worker)
-
-    def in_worker(chunk: list[str | None]) -> Result:
-        worker = idle.get()
-        try:
-            return _ask(worker, job, chunk)
-        finally:
-            idle.put(worker)
-
-    threads = ThreadPoolExecutor(processes)  # each waits for one worker
-    try:
-        yield lambda chunks: threads.map(in_worker, chunks)
-    finally:
-        for worker in workers:
-            worker.kill()
-        threads.shutdown(cancel_futures=True)
-        for worker in workers:
-            worker.communicate()
 
 
 def _ask(worker: subprocess.Popen[bytes], job: str, chunk: list[str | None]) -> Result:

@@ -13,6 +13,7 @@ from mlap.graphs import _smiles
 from mlap.graphs.graph_set import GraphSet
 from mlap.graphs.molecules import are_molecules
 from mlap.graphs.progress import Progress
+from mlap.machines import usable_cores
 
 #: molecules that one process describes in about the time that it takes to start several
 FEW = 500
@@ -49,7 +50,7 @@ def descriptors(smiles: Sequence[str], progress: Progress | None = None) -> Rows
         smiles: the molecules; one that RDKit cannot read is a `DataError`.
         progress: called as the work goes on.
     """
-    processes = None if len(smiles) > _smiles.FEW else _smiles.cores() if len(smiles) > FEW else 1
+    processes = None if len(smiles) > _smiles.FEW else usable_cores() if len(smiles) > FEW else 1
     blocks = [np.zeros((0, len(descriptor_names())), np.float32)]
     for number, (invalid, (rows,)) in enumerate(_smiles.run("describe", smiles, processes, progress)):
         if invalid:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +16,28 @@ from numpy.typing import NDArray
 from mlap.errors import UsageError
 from mlap.graphs._cells import Cells, frame_cells, is_frame, texts
 from mlap.graphs._columns import choose_smiles
-from mlap.graphs._formats import is_table, iter_cells, read_cells, table_name
+from mlap.graphs._formats import STDIN, about_rows, is_table, iter_cells, read_cells, table_name
+from mlap.graphs._smiles import FEW, Readers
 from mlap.graphs.convert import holds
 from mlap.graphs.graph_set import GraphSet
 from mlap.graphs.molecules import are_molecules
 from mlap.graphs.molecules import molecules as read_molecules
 from mlap.graphs.progress import Progress
 from mlap.graphs.sources import graphs_of, is_source, load_graphs
+from mlap.machines import usable_cores
+
+__all__ = [
+    "STDIN",
+    "Cells",
+    "Inputs",
+    "about_rows",
+    "is_table",
+    "iter_cells",
+    "iter_inputs",
+    "iter_pieces",
+    "of_cells",
+    "read_inputs",
+]
 
 
 @dataclass(frozen=True)
@@ -100,33 +117,107 @@ def iter_inputs(
     rows: int,
     molecules: bool = True,
     smiles: str | None = None,
+    skip: Container[int] = (),
     processes: int | None = None,
-    progress: Progress | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Iterator[Inputs]:
-    """The rows of a table, in pieces of at most `rows` rows, in memory that does not grow with the file.
+    """The rows of a table, in pieces of `rows` rows, in memory that does not grow with the file.
 
-    See `read_inputs`; `Inputs.first` says which rows of the table a piece holds. SD files and Excel sheets are read
-    whole.
+    While the caller works with a piece the next one is read, by processes that stay for the whole table.
+    `Inputs.first` says which rows of the table a piece holds. SD files and Excel sheets are read whole.
+
+    Args:
+        path: the table.
+        rows: of a piece; the last one may have fewer.
+        molecules: see `read_inputs`.
+        smiles: likewise.
+        skip: the numbers of the pieces that are not wanted; their molecules are not read.
+        processes: how many read SMILES; one for each core that this process may use unless given.
+        say: called with a sentence for the user at a time.
     """
+    return read_ahead(_iter_inputs(path, rows, molecules, smiles, skip, processes, say))
+
+
+def _iter_inputs(
+    path: str | Path,
+    rows: int,
+    molecules: bool,
+    smiles: str | None,
+    skip: Container[int],
+    processes: int | None,
+    say: Callable[[str], None] | None,
+) -> Iterator[Inputs]:
+    with ExitStack() as stack:
+        readers: Readers | None = None
+        for cells, column in iter_pieces(path, rows, smiles=smiles, skip=skip, say=say):
+            if readers is None:  # many tables are short, and processes take long to start
+                few = processes is None and len(cells) <= FEW
+                readers = stack.enter_context(Readers(1 if few else processes or usable_cores()))
+            yield of_cells(cells, column, table_name(path), molecules=molecules, processes=readers)
+
+
+def iter_pieces(
+    path: str | Path,
+    rows: int,
+    *,
+    smiles: str | None = None,
+    skip: Container[int] = (),
+    say: Callable[[str], None] | None = None,
+) -> Iterator[tuple[Cells, str]]:
+    """The rows of a table as texts, in pieces, each with the column of the SMILES; see `iter_inputs`."""
     if rows < 1:
         raise UsageError(f"{{field}} must be at least 1, got {rows}", field="rows")
-    say = say or (lambda sentence: None)
-    for cells in iter_cells(path, rows):
-        piece = _of_table(cells, table_name(path), molecules, smiles, processes, progress, say)
-        if smiles is None:  # what the first piece holds, the others hold as well
-            smiles, _ = choose_smiles(cells, None)
-            say = _silence
-        yield piece
+    column = None
+    for number, cells in enumerate(iter_cells(path, rows)):
+        if column is None:  # where the first piece has its SMILES, the others have them as well
+            column, notes = choose_smiles(cells, smiles)
+            for note in (*cells.notes, *notes):
+                (say or _silence)(note)
+        if number not in skip:
+            yield cells, column
+
+
+T = TypeVar("T")
+
+
+def read_ahead(pieces: Iterator[T]) -> Iterator[T]:
+    """The same pieces; the next one is made, in a thread of its own, while the caller works with the last one."""
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            coming = thread.submit(next, pieces, None)
+            while (piece := coming.result()) is not None:
+                coming = thread.submit(next, pieces, None)
+                yield piece
+        finally:  # a generator is closed by the thread that runs it
+            thread.submit(getattr(pieces, "close", _nothing))
 
 
 def _silence(sentence: str) -> None:
     pass
 
 
+def _nothing() -> None:
+    pass
+
+
 def _of_graphs(graphs: GraphSet) -> Inputs:
     ids = list(graphs.ids) if graphs.ids is not None and are_molecules(graphs) else None
     return Inputs(graphs, np.arange(len(graphs)), len(graphs), name=graphs.name, smiles=ids)
+
+
+def of_cells(
+    cells: Cells,
+    smiles: str,
+    name: str,
+    *,
+    molecules: bool = True,
+    processes: int | Readers | None = None,
+    progress: Progress | None = None,
+) -> Inputs:
+    """The graphs of a table, or of a piece of one, with SMILES in the column `smiles`; see `read_inputs`."""
+    if not molecules:
+        raise UsageError(f"{cells.file} is a table of molecules, but the model was not trained on molecules")
+    return _of_smiles(cells.columns[smiles], name, processes, progress, cells)
 
 
 def _of_table(
@@ -138,16 +229,18 @@ def _of_table(
     progress: Progress | None,
     say: Callable[[str], None],
 ) -> Inputs:
-    if not molecules:
-        raise UsageError(f"{cells.file} is a table of molecules, but the model was not trained on molecules")
     column, notes = choose_smiles(cells, smiles)
     for note in (*cells.notes, *notes):
         say(note)
-    return _of_smiles(cells.columns[column], name, processes, progress, cells)
+    return of_cells(cells, column, name, molecules=molecules, processes=processes, progress=progress)
 
 
 def _of_smiles(
-    smiles: list[str], name: str, processes: int | None, progress: Progress | None, cells: Cells | None = None
+    smiles: list[str],
+    name: str,
+    processes: int | Readers | None,
+    progress: Progress | None,
+    cells: Cells | None = None,
 ) -> Inputs:
     read = read_molecules(smiles, on_invalid="skip", processes=processes, progress=progress, name=name)
     return Inputs(

@@ -59,7 +59,7 @@ def molecules(
     smiles: Sequence[str],
     *,
     on_invalid: str = "error",
-    processes: int | None = None,
+    processes: int | _smiles.Readers | None = None,
     progress: Progress | None = None,
     name: str = "molecules",
 ) -> Molecules:
@@ -68,7 +68,8 @@ def molecules(
     Args:
         smiles: the texts. What RDKit cannot read, the empty text and anything that is not text are invalid.
         on_invalid: `"error"` to raise a `DataError` if there is any invalid one, `"skip"` to leave them out.
-        processes: how many; `None` for all cores that this process may use, if there are thousands of molecules.
+        processes: how many; `None` for all cores that this process may use, if there are thousands of molecules. Or
+            `_smiles.Readers`, which stay from one call to the next.
         progress: called as the work goes on.
         name: what to call the set.
 

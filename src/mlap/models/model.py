@@ -71,7 +71,7 @@ class Embeddings:
 
             write_whole(path, lambda temporary: parquet.write_table(table(columns), temporary))
         elif path.suffix == ".csv":
-            from mlap.plotting import csv_text  # loads matplotlib
+            from mlap.files import csv_text
 
             rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
             write_text(path, csv_text(rows))

@@ -136,17 +136,19 @@ class Predictions:
         table = self.table(extra_columns)
         return [dict(zip(table, cells, strict=True)) for cells in zip(*table.values(), strict=True)]
 
-    def to_csv(self, path: str | Path | TextIO | None = None, extra_columns: bool = True) -> str:
+    def to_csv(self, path: str | Path | TextIO | None = None, extra_columns: bool = True, header: bool = True) -> str:
         """The predictions as CSV: returned and, if a path or an open file is given, written there.
 
         Args:
             path: a file, written in one step; `-` for standard output.
             extra_columns: whether to keep the input's own columns.
+            header: whether the first line names the columns.
         """
         table = self.table(extra_columns)
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(table)
+        if header:
+            writer.writerow(table)
         writer.writerows([["" if cell is None else cell for cell in row] for row in zip(*table.values(), strict=True)])
         if path == "-":
             path = sys.stdout

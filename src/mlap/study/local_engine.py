@@ -15,6 +15,7 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from mlap.errors import MlapError, UsageError
+from mlap.machines import usable_cores
 from mlap.study.engine import Died, Done, EpochDone, Event, Failed, Job
 
 #: the worker looks for modules where the driver does, and not in the folder that happens to be the current one
@@ -23,11 +24,6 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 #: workers that die in a row before they are ready, after which something is wrong with all of them
 _MOST_STILLBORN = 5
 _EVENTS = {kind.__name__: kind for kind in (EpochDone, Done, Failed)}
-
-
-def usable_cores() -> int:
-    """How many processor cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def whole_threads(cpus: float) -> int:

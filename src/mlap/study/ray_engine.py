@@ -7,32 +7,25 @@ that is gone answers with an error.
 
 from __future__ import annotations
 
-import importlib.util
-import logging
 import math
-import os
-import re
-import socket
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from mlap.errors import MlapError, UsageError
-from mlap.files import first_line
 from mlap.graphs import GraphSet
+from mlap.machines import connect, import_ray, in_reach, last_line
 from mlap.provenance import source_id
 from mlap.study.engine import Died, EpochDone, Event, Job
-from mlap.study.local_engine import usable_cores
 from mlap.study.ray_worker import Files, RayWorker, mark, unmark
 
 #: A larger set is not sent to the nodes: every worker loads it, and maps what is packed.
 MOST_SENT = 1 << 30
 #: workers that are lost in a row before they are ready, after which something is wrong with the cluster
 _MOST_STILLBORN = 5
-_REMEDY = "start one there (`ray start`), or name another"
 
 
 class RayEngine:
@@ -65,8 +58,8 @@ class RayEngine:
         self._stillborn = 0
         self._room = (-math.inf, 0)  # when it was measured, and what it was
         self._token = uuid.uuid4().hex
-        self._ray = _import_ray()
-        self._connected_here = _connect(self._ray, address)
+        self._ray = import_ray()
+        self._connected_here = connect(self._ray, address)
         if workers is None and not room(nodes := self._nodes(), cpus, gpus):
             self.close()
             largest = max((node.get("CPU", 0) for node in nodes), default=0)
@@ -89,7 +82,7 @@ class RayEngine:
 
     def _nodes(self) -> list[dict[str, float]]:
         """The resources of every living node."""
-        with _in_reach():
+        with in_reach():
             return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
 
     def submit(self, job: Job) -> None:
@@ -114,7 +107,7 @@ class RayEngine:
             time.sleep(timeout)
             return []
         asked = {worker.answer: worker for worker in self._workers}
-        with _in_reach():
+        with in_reach():
             answered, _ = self._ray.wait(list(asked), timeout=timeout)
             if answered:  # then all others that are there too
                 answered, _ = self._ray.wait(list(asked), num_returns=len(asked), timeout=0)
@@ -122,7 +115,7 @@ class RayEngine:
 
     def _hear(self, worker: _Worker) -> list[Event]:
         try:
-            with _in_reach():
+            with in_reach():
                 answer: list[Event | Files] = self._ray.get(worker.answer)
         except self._ray.exceptions.RayError as error:
             return self._lose(worker, error)
@@ -154,17 +147,17 @@ class RayEngine:
         self._workers.remove(worker)
         self._kill(worker)  # it may be out of reach only
         if getattr(error, "actor_init_failed", False):
-            raise MlapError(f"a Ray worker cannot start: {_last_line(error)}")
+            raise MlapError(f"a Ray worker cannot start: {last_line(error)}")
         if worker.job is None:
             return []
         unavailable = isinstance(error, self._ray.exceptions.ActorUnavailableError)
-        reason = f"the Ray worker is gone ({'it does not answer' if unavailable else _last_line(error)})"
+        reason = f"the Ray worker is gone ({'it does not answer' if unavailable else last_line(error)})"
         if worker.ready:
             return [Died(worker.job.hash, reason)]
         # It never came to its job, so the job is not to blame.
         self._stillborn += 1
         if self._stillborn >= _MOST_STILLBORN:
-            raise MlapError(f"Ray workers die when they start: {_last_line(error)}")
+            raise MlapError(f"Ray workers die when they start: {last_line(error)}")
         self.submit(worker.job)
         return []
 
@@ -243,64 +236,3 @@ def _check_share(cpus: float, gpus: float) -> None:
 def _size(graphs: GraphSet) -> int:
     features = [kind.values for kind in (graphs.node_features, graphs.edge_features) if kind is not None]
     return sum(array.nbytes for array in (graphs.node_ptr, graphs.edge_ptr, graphs.edges, *features))
-
-
-def _import_ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise UsageError("the Ray engine needs a package that is not installed: pip install 'mlap[ray]'") from None
-    return ray
-
-
-def _connect(ray: Any, address: str) -> bool:
-    """Connect this process to a cluster, unless it is connected; whether that was to be done."""
-    if ray.is_initialized():
-        return False
-    where = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
-    if where not in ("", "local"):
-        _knock(where)
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    try:
-        if address == "local":
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            ray.init(address="local", num_cpus=usable_cores(), include_dashboard=False, **quiet)
-        else:
-            ray.init(address=address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        if where == "":
-            raise MlapError(f"there is no Ray cluster on this machine; {_REMEDY}", "address", "local") from error
-        raise MlapError(
-            f"cannot connect to the Ray cluster at {where} ({first_line(error)}); does it have the same version of "
-            "Ray, and this machine the cluster's token (RAY_AUTH_TOKEN), if it wants one?"
-        ) from error
-    return True
-
-
-def _knock(address: str) -> None:
-    """Raise unless something listens at an address; Ray itself would try for many minutes."""
-    found = re.fullmatch(r"(ray://)?([^:/]+):(\d{1,5})", address)
-    if found is None:
-        raise UsageError(f"{{field}} must be auto, local, ray://HOST:PORT or HOST:PORT, got {address!r}", "address")
-    client, host, port = found.groups()
-    if client and importlib.util.find_spec("grpc") is None:
-        raise UsageError(f"{address} needs a package that is not installed: pip install 'mlap[ray]'")
-    try:
-        socket.create_connection((host, int(port)), timeout=10).close()
-    except (OSError, OverflowError) as error:
-        raise MlapError(f"there is no Ray cluster at {address} ({error}); {_REMEDY}", "address", "local") from error
-
-
-@contextmanager
-def _in_reach() -> Iterator[None]:
-    try:
-        yield
-    except ConnectionError as error:
-        raise MlapError(
-            f"the Ray cluster is out of reach: {first_line(error)}; nothing is lost: run the same sweep to continue"
-        ) from error
-
-
-def _last_line(error: Exception) -> str:
-    """The last line of what Ray says of an error, which says most."""
-    return str(error).strip().rpartition("\n")[2].strip() or type(error).__name__
