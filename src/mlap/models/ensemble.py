@@ -30,7 +30,7 @@ from mlap.graphs import GraphSet, Task
 from mlap.models.explanation import Explanation
 from mlap.models.folders import ENSEMBLE
 from mlap.models.model import Floats, Model
-from mlap.models.weights import Weights, fit_weights
+from mlap.models.weights import Weights, fit_group_weights
 from mlap.training import Objective
 from mlap.training.run import MODEL
 
@@ -76,7 +76,8 @@ class Ensemble(Model):
 
         Args:
             models: trained for the same task on graphs of the same kind.
-            weights: `equal`, or `fitted` for the least loss on validation data.
+            weights: `equal`, or `fitted` for the least loss on validation data, where models that differ in their
+                seed alone weigh the same.
             method: how to calibrate the ensemble; see `Model.calibrate`.
             data: labelled data that no member was trained on; the members' own data, if they share them, unless given.
             part: which part of them; unless given, `valid` of the members' own data and `all` of others.
@@ -96,7 +97,8 @@ class Ensemble(Model):
         graphs, indices, part = fresh
         assert graphs.y is not None
         if weights == "fitted":
-            found = fit_weights(ensemble.task.kind, ensemble.member_logits(graphs, indices), graphs.y[indices])
+            logits = ensemble.member_logits(graphs, indices)
+            found = fit_group_weights(ensemble.task.kind, logits, graphs.y[indices], _groups(models))
             ensemble.weights = found
             ensemble.notes = (found.note,) if found.note else ()
         calibrated = ensemble.calibrate(graphs, part, method=method)
@@ -243,6 +245,18 @@ def unique_names(names: Sequence[str]) -> list[str]:
         name if names.count(name) == 1 else f"{name} {names[: place + 1].count(name)}"
         for place, name in enumerate(names)
     ]
+
+
+def _groups(models: Sequence[Model]) -> list[int]:
+    """A number for each model, the same for those that differ in their seed alone."""
+    kinds: list[Any] = []
+    for place, model in enumerate(models):
+        recipe = model.config.get("recipe")
+        if model.kind == "run" and recipe:
+            kinds.append({**recipe, "seed": 0})
+        else:
+            kinds.append((model.kind, model.name) if model.kind == "baseline" else place)
+    return [kinds.index(kind) for kind in kinds]
 
 
 def _objective(task: Task) -> Objective:
