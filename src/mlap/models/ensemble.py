@@ -356,13 +356,18 @@ def _check_members(models: Sequence[Model]) -> None:
     for model in models[1:]:
         for what, wanted, got in (
             ("task", _question(first.task), _question(model.task)),
-            ("features", first.config["features"], model.config["features"]),
+            ("features", _graph_features(first), _graph_features(model)),
         ):
             if wanted != got:
                 raise UsageError(
                     f"{_called(model)} does not go with {_called(first)}: their {what} differ, {got} and {wanted}",
                     "models",
                 )
+
+
+def _graph_features(model: Model) -> Mapping[str, Any]:
+    """What a model reads of the graphs; descriptors, which some compute beside, every molecule has."""
+    return {kind: model.config["features"][kind] for kind in ("nodes", "edges")}
 
 
 def _question(task: Task) -> Mapping[str, Any]:
