@@ -109,15 +109,15 @@ class Browser:
         content: dict[str, Any] = json.loads(message)
         return content
 
-    def open(self, page: Path, *, width: int = 1200, height: int = 900, dark: bool = False) -> None:
-        """Open a file, as on a screen of the given size in CSS pixels, and wait until all of it is there."""
+    def open(self, page: Path | str, *, width: int = 1200, height: int = 900, dark: bool = False) -> None:
+        """Open a file or an address, as on a screen of the given size in CSS pixels, and wait until it is there."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", media="", features=[scheme])
         self.events.clear()
-        self.call("Page.navigate", url=page.resolve().as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._receive())
 
@@ -127,6 +127,33 @@ class Browser:
         if "exceptionDetails" in answer:
             raise RuntimeError(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
+
+    def wait(self, expression: str, seconds: float = 30) -> None:
+        """Wait until an expression is true."""
+        end = time.monotonic() + seconds
+        while not self.evaluate(f"Boolean({expression})"):
+            if time.monotonic() > end:
+                raise TimeoutError(f"not true within {seconds} s: {expression}")
+            time.sleep(0.05)
+
+    def write(self, text: str) -> None:
+        """Write into what has the focus."""
+        self.call("Input.insertText", text=text)
+
+    def point(self, selector: str, *, click: bool = True) -> None:
+        """Move the mouse to the middle of an element, and click."""
+        place = f"document.querySelector({json.dumps(selector)})"
+        self.evaluate(f"{place}.scrollIntoView({{block: 'center'}})")
+        x, y = self.evaluate(
+            f"(() => {{ const b = {place}.getBoundingClientRect();return [b.x + b.width / 2, b.y + b.height / 2] }})()"
+        )
+        for kind in ("mouseMoved", *(("mousePressed", "mouseReleased") if click else ())):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def choose_file(self, selector: str, path: Path) -> None:
+        """Choose a file in a field for one."""
+        found = self.call("Runtime.evaluate", expression=f"document.querySelector({json.dumps(selector)})")
+        self.call("DOM.setFileInputFiles", files=[str(path)], objectId=found["result"]["objectId"])
 
     def press(self, key: str, code: int) -> None:
         """Press and release a key."""

@@ -21,7 +21,7 @@ ARRAYS = {
 
 def test_through_a_file(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    write_arrays(path, ARRAYS, {"epoch": "3"})
+    write_arrays(path, ARRAYS)
     again = read_arrays(path)
     assert set(again) == set(ARRAYS)
     for name, array in ARRAYS.items():
@@ -51,7 +51,7 @@ def test_every_changed_byte_of_the_arrays_is_noticed(tmp_path: Path) -> None:
 def test_the_checksum_is_of_the_content(tmp_path: Path) -> None:
     found = []
     for number, arrays in enumerate((ARRAYS, dict(reversed(ARRAYS.items())), {**ARRAYS, "number": np.array(8)})):
-        write_arrays(tmp_path / str(number), arrays, {"epoch": str(number)})
+        write_arrays(tmp_path / str(number), arrays)
         found.append(checksum_of(tmp_path / str(number)))
     assert found[0] == found[1] != found[2]
 

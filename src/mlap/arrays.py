@@ -23,17 +23,11 @@ Array = NDArray[Any]
 _CHECKSUM = "sha256"
 
 
-def write_arrays(path: Path, arrays: Mapping[str, Array], about: Mapping[str, str] | None = None) -> None:
-    """Write arrays in one step.
-
-    Args:
-        path: the file.
-        arrays: name → array.
-        about: facts to keep with them.
-    """
+def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write arrays `name → array` in one step; the same arrays make the same bytes."""
     # safetensors takes the memory as it lies, whatever the strides say.
     kept = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    content = safetensors.numpy.save(kept, {**(about or {}), _CHECKSUM: checksum(kept)})
+    content = safetensors.numpy.save(kept, {_CHECKSUM: checksum(kept)})  # several entries would have no order
 
     def write(temporary: Path) -> None:
         temporary.write_bytes(content)

@@ -39,6 +39,9 @@ JOINS: dict[str, Part] = {
     "max": Part("mlap.nn.join:Max", "the largest value in each channel"),
     "lstm": Part("mlap.nn.join:LSTMAttention", "their sum with weights that an LSTM over the levels gives"),
     "linear": Part("mlap.nn.join:Projection", "a linear map of all levels to the width of one"),
+    "gate": Part("mlap.nn.relations:LevelGate", "their sum, each with a gate that sees all levels"),
+    "attention": Part("mlap.nn.relations:LevelAttention", "their sum with weights that attention among levels gives"),
+    "gru": Part("mlap.nn.relations:LevelGRU", "their sum with weights that a GRU over the levels gives"),
 }
 
 #: ways to pool nodes. A class is made with `(in_channels, hidden_channels)`; see `mlap.nn.Pooling`.

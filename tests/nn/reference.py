@@ -106,8 +106,58 @@ def join(name: str, p: Parameters, levels: Sequence[Vector]) -> Vector:
         return linear(under(p, "linear"), np.array([x for v in levels for x in v]))
     if name == "max":
         return np.array([max(v[c] for v in levels) for c in channels])
-    assert name == "lstm"
-    return lstm_attention(p, levels)
+    if name == "lstm":
+        return lstm_attention(p, levels)
+    weights = relation_weights(name, p, [standardised(v) for v in levels])
+    return np.array([sum(w * v[c] for w, v in zip(weights, levels, strict=True)) for c in channels])
+
+
+# ---- joins that model relations among the levels of one row --------------------------------------------------------
+
+
+def standardised(v: Vector) -> Vector:
+    """A vector without its mean and scale over the channels."""
+    mean = sum(v) / len(v)
+    variance = sum((x - mean) ** 2 for x in v) / len(v)
+    return np.array([(x - mean) / math.sqrt(variance + 1e-5) for x in v])
+
+
+def gru(p: Parameters, suffix: str, inputs: Sequence[Vector]) -> list[Vector]:
+    """The hidden states of a GRU; rows of its matrices are the reset and update gates and the candidate in turn."""
+    width = p["weight_hh_l0" + suffix].shape[1]
+    hidden = np.zeros(width)
+    states = []
+    for v in inputs:
+        new = linear({"weight": p["weight_ih_l0" + suffix], "bias": p["bias_ih_l0" + suffix]}, v)
+        old = linear({"weight": p["weight_hh_l0" + suffix], "bias": p["bias_hh_l0" + suffix]}, hidden)
+        forget = sigmoid(new[:width] + old[:width])
+        update = sigmoid(new[width : 2 * width] + old[width : 2 * width])
+        candidate = np.tanh(new[2 * width :] + forget * old[2 * width :])
+        hidden = (1 - update) * candidate + update * hidden
+        states.append(hidden)
+    return states
+
+
+def relation_weights(name: str, p: Parameters, tokens: Sequence[Vector]) -> list[float]:
+    """The weight of each level, from the standardised levels of one row."""
+    if name == "gate":
+        hidden = relu(linear(under(p, "squeeze"), np.array([x for v in tokens for x in v])))
+        return [2 * float(x) for x in sigmoid(linear(under(p, "score"), hidden))]
+    if name == "attention":
+        tokens = [v + p["embedding.weight"][level] for level, v in enumerate(tokens)]
+        queries, keys, values = ([linear(under(p, part), v) for v in tokens] for part in ("query", "key", "value"))
+        heard = []
+        for query, v in zip(queries, tokens, strict=True):
+            attention = softmax([float(query @ key) / math.sqrt(len(v)) for key in keys])
+            heard.append(v + sum((a * value for a, value in zip(attention, values, strict=True)), np.zeros(len(v))))
+        scores = [float(linear(under(p, "score"), v)[0]) for v in heard]
+    else:
+        assert name == "gru"
+        ahead = gru(under(p, "gru"), "", tokens)
+        behind = gru(under(p, "gru"), "_reverse", tokens[::-1])[::-1]
+        states = [np.concatenate(pair) for pair in zip(ahead, behind, strict=True)]
+        scores = [float(linear(under(p, "score"), state)[0]) for state in states]
+    return [len(tokens) * weight for weight in softmax(scores)]
 
 
 def readout(architecture: str, p: Parameters, levels: Sequence[Sequence[Vector]], out_channels: int) -> Vector:

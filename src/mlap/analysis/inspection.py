@@ -121,6 +121,12 @@ def inspect_runs(
         network = run.network.to(device)
         levels = level_representations(network, graphs, np.arange(len(graphs)), device)
         smoothings.append(smoothing(network, graphs, test, device))
+        if names not in ((), levels.names):
+            raise UsageError(
+                f"{run.path} reads the levels {', '.join(levels.names[:-1])} and {runs[0].path} reads "
+                f"{', '.join(names[:-1])}; look into runs of the same levels at once",
+                field="runs",
+            )
         names = levels.names
         for question in asked:
             steps.begin(where + f"probes of the {question.name}")

@@ -23,6 +23,7 @@ from mlap.cli import (
     predict,
     probe,
     report,
+    serve,
     sweep,
     train,
 )
@@ -46,6 +47,7 @@ app.command("explain")(explain.explain)
 app.command("embed")(embed.embed)
 app.command("ensemble")(ensemble.ensemble)
 app.command("calibrate")(calibrate.calibrate)
+app.command("serve")(serve.serve)
 app.command("probe")(probe.probe)
 app.command("sweep")(sweep.sweep)
 app.command("compare")(compare.compare)

@@ -22,6 +22,7 @@ class TableName(str, Enum):
     significance = "significance"
     summary = "summary"
     full = "full"
+    baselines = "baselines"
     runs = "runs"
     splits = "splits"
 
@@ -53,8 +54,8 @@ def compare(
         TableName,
         typer.Option(
             help="results: the selected model of each family; significance: tests between them; summary: the best "
-            "depth of each architecture; full: every cell; all: these four; runs: every run; splits: the selected "
-            "models compared over several splits of the data."
+            "depth of each architecture; full: every cell; baselines: simple models beside the best network; "
+            "all: these; runs: every run; splits: the selected models compared over several splits of the data."
         ),
     ] = TableName.all,
     reference: Annotated[

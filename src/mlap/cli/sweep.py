@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mlap.cli import sweep_grid, sweep_search
+from mlap.cli import sweep_baselines, sweep_grid, sweep_search
 from mlap.cli.common import (
     DataRoot,
     Device,
@@ -24,6 +24,7 @@ from mlap.cli.common import (
     table_options,
 )
 from mlap.errors import UsageError
+from mlap.names import BASELINES
 
 if TYPE_CHECKING:
     from mlap.cli.sweep_call import SweepCall
@@ -63,6 +64,10 @@ def sweep(
             help="Any field of the recipe. One value fixes it, several are swept. With --hpo also LOW..HIGH[:log]. "
             "May be repeated.",
         ),
+    ] = None,
+    baselines: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help=f"Also fit simple models on the same data: {', '.join(BASELINES)}."),
     ] = None,
     hpo: Annotated[
         int | None,
@@ -137,12 +142,14 @@ def sweep(
       mlap sweep ogbg-molhiv --architectures paper --layers 1-10 --graph-norm both --seeds 0-29 --study molhiv.db
       mlap sweep mine.csv --architectures naive,mlap-sum --seeds 0-9 --set epochs=20 --set width=64,200
       mlap sweep mine.csv --architectures naive,mlap-sum --split-seed 0-9
+      mlap sweep mine.csv --plan quick --baselines rf-morgan,wl-linear
       mlap sweep mine.csv --hpo 50 --set epochs=20 --set lr=1e-4..1e-2:log
       mlap sweep synthetic --plan paper --engine ray --address ray://head:10001 --gpus-per-run 0.25
     """
     from mlap.cli.sweep_call import SweepCall
     from mlap.models.run import resolve_device
     from mlap.study import EngineSettings, Plan, SweepSettings
+    from mlap.study.baselines import check_baselines
     from mlap.study.plan import split_seeds
     from mlap.study.search import Space, check_sampler
 
@@ -150,6 +157,7 @@ def sweep(
     changes = _changes(architectures, layers, graph_norm, seeds, settings or [])
     where = EngineSettings(engine, workers, cpus_per_run, gpus_per_run, address)
     drawn = split_seeds(split_seed)
+    simple = check_baselines(baselines)
     if hpo is None:
         for name, value in (("sampler", sampler), ("search_seed", search_seed)):
             if value is not None:
@@ -178,13 +186,16 @@ def sweep(
         if hpo is not None:
             (seed,) = drawn
             chosen = call(seed)
+            fitted = sweep_baselines.run(simple, (0,), chosen)
             space = Space.of(chosen.graphs.name, plan, **changes)
-            answers = [sweep_search.run(space, hpo, chosen, sampler or "tpe", search_seed or 0)]
+            answers = [sweep_search.run(space, hpo, chosen, sampler or "tpe", search_seed or 0).beside(fitted)]
         else:
             answers = []
             for seed in drawn:
                 chosen = call(seed)
-                answers.append(sweep_grid.run(Plan.of(chosen.graphs.name, plan, **changes), chosen))
+                grid = Plan.of(chosen.graphs.name, plan, **changes)
+                fitted = sweep_baselines.run(simple, grid.axes["seed"], chosen)
+                answers.append(sweep_grid.run(grid, chosen).beside(fitted))
     except KeyboardInterrupt:
         note("mlap: stopped; run the same command to continue")
         raise typer.Exit(130) from None

@@ -58,3 +58,9 @@ class Answer:
 
     content: dict[str, Any]
     failed: bool = False
+
+    def beside(self, baselines: Answer | None) -> Answer:
+        """With what became of the baselines, if there are any."""
+        if baselines is None:
+            return self
+        return Answer({**self.content, **baselines.content}, self.failed or baselines.failed)

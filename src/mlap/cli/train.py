@@ -71,6 +71,10 @@ def train(
     layers: Annotated[
         int | None, typer.Option("--layers", "-l", help="Message-passing layers.  [default: the preset's]")
     ] = None,
+    levels: Annotated[
+        str | None,
+        typer.Option(metavar="1,3|last:2|learned", help="The levels that the readout reads.  [default: all]"),
+    ] = None,
     graph_norm: Annotated[
         bool | None, typer.Option("--graph-norm/--no-graph-norm", help="GraphNorm after each layer.  [default: yes]")
     ] = None,
@@ -170,6 +174,7 @@ def train(
     changes: dict[str, Any] = {
         "architecture": architecture,
         "layers": layers,
+        "levels": levels,
         "norm": None if graph_norm is None else "graph" if graph_norm else "none",
         "width": width,
         "epochs": epochs,
@@ -306,8 +311,10 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
     assert result is not None
     label = METRICS[result.metric].label
     test = "" if result.test_score is None else f", test {label} {result.test_score:.4f}"
-    line = f"epoch {result.best_epoch}: validation {label} {result.valid_score:.4f}{test}  ({out})"
-    return Answer(line, {"run": str(out), "recipe": recipe.as_dict(), **asdict(result)}, run)
+    kept = "" if run.levels is None else f", levels {'+'.join(map(str, run.levels))}"
+    line = f"epoch {result.best_epoch}: validation {label} {result.valid_score:.4f}{test}{kept}  ({out})"
+    content = {"run": str(out), "recipe": recipe.as_dict(), **asdict(result)}
+    return Answer(line, content if run.levels is None else {**content, "levels": list(run.levels)}, run)
 
 
 def _fit_baseline(call: TrainCall, name: str, graphs: GraphSet, silent: bool) -> Answer:

@@ -31,7 +31,7 @@ from mlap.nn.join import LSTMAttention, Max, total
 from mlap.nn.mlp import TwoLayers
 from mlap.nn.network import GraphNetwork
 from mlap.nn.pooling import AttentionPooling, AttentionSumPooling, GatedSumPooling, MeanPooling, SumPooling
-from mlap.nn.readout import JumpReadout, MultiLevelAttentionPooling, Reading
+from mlap.nn.readout import JumpReadout, MultiLevelAttentionPooling, Reading, thinned
 
 #: rows that an LSTM takes at a time in evaluation: what it computes for many is far larger than a processor's cache
 LSTM_ROWS = 256
@@ -237,9 +237,9 @@ class Executor:
         if untouched(readout, MultiLevelAttentionPooling):
             pairs = [self._pool(pool, h) for pool, h in zip(readout.pools, levels, strict=True)]
             pooled, weights = [graphs for graphs, _ in pairs], [of_nodes for _, of_nodes in pairs]
-            return Reading(self._join(readout.join, pooled), pooled, weights)
+            return Reading(self._join(readout, pooled), pooled, weights)
         if untouched(readout, JumpReadout):
-            graphs, of_nodes = self._pool(readout.pools[0], self._join(readout.join, levels))
+            graphs, of_nodes = self._pool(readout.pools[0], self._join(readout, levels))
             return Reading(graphs, [graphs], [of_nodes])
         return None
 
@@ -257,8 +257,9 @@ class Executor:
         graphs, weights = pool(h, self.g.index, None, self.g.dim_size, return_weights=True)
         return graphs, weights
 
-    def _join(self, join: nn.Module, levels: list[Tensor]) -> Tensor:
+    def _join(self, readout: MultiLevelAttentionPooling | JumpReadout, levels: Sequence[Tensor]) -> Tensor:
         """The levels as one."""
+        join, levels = readout.join, list(thinned(levels, readout.level_dropout))
         if untouched(join, Max) and len(levels) <= 256 and _floats(*levels):
             return largest(levels)
         if _is_lstm(join) and _floats(*levels, *join.parameters()):

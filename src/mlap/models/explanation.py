@@ -88,13 +88,13 @@ def decompose(network: GraphNetwork, batch: Any) -> Decomposition:
     terms = _terms(readout.join, trace.pooled if per_graph else trace.levels)
     if terms is not None:
         levels = _present(terms)
-        first = 0 if getattr(network.backbone, "input_level", False) else 1
+        numbers = network.level_numbers(len(trace.levels))
         index = g.index if per_graph else None
         shares = [
             attention[:, level if per_graph else 0, None] * _added(terms, level, trace.levels[level], index, head)
             for level in levels
         ]
-        return found(torch.stack(shares, dim=1), tuple(level + first for level in levels))
+        return found(torch.stack(shares, dim=1), tuple(numbers[level] for level in levels))
     if per_graph:
         return found(None, reason=f"{OWN_JOIN}: attention only")
     joined = attention * (readout.join(trace.levels) @ head.weight.T)

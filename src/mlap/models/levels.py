@@ -23,12 +23,12 @@ class Levels:
         level_wise: `(G, L, d)`, the level-wise graph representations of an MLAP network. Naive and jumping-knowledge
             networks pool only once and have none: `(G, 0, C)`.
         aggregate: `(G, C)`, what the head sees.
-        first_level: what to call the first level: 1, or 0 for the input.
+        numbers: what to call the levels; 1 to L unless given.
     """
 
     level_wise: Floats
     aggregate: Floats
-    first_level: int = 1
+    numbers: tuple[int, ...] = ()
 
     @property
     def num_levels(self) -> int:
@@ -37,8 +37,8 @@ class Levels:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What to call them: `1` to `L` (from `0` where the input is a level), and `aggregate`."""
-        return (*(str(level + self.first_level) for level in range(self.num_levels)), "aggregate")
+        """What to call them: the numbers of the levels, and `aggregate`."""
+        return (*map(str, self.numbers or range(1, self.num_levels + 1)), "aggregate")
 
     def __len__(self) -> int:
         return len(self.aggregate)
@@ -70,7 +70,7 @@ def level_representations(
                 level_wise[rows, level] = trace.pooled[level].cpu().numpy()
             aggregate[rows] = trace.graphs.cpu().numpy()
             done += len(part)
-    return Levels(level_wise, aggregate, 0 if getattr(network.backbone, "input_level", False) else 1)
+    return Levels(level_wise, aggregate, network.level_numbers(num_levels) if num_levels else ())
 
 
 def num_representations(network: GraphNetwork) -> int:

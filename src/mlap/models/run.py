@@ -69,6 +69,12 @@ class Run(Model):
         return f"Run({self.recipe.architecture}, {self.recipe.layers} layers, {self.config['data']['name']}{where})"
 
     @property
+    def levels(self) -> tuple[int, ...] | None:
+        """The numbers of the levels that the readout reads, chosen or learned; `None` if it reads all."""
+        reads = self.network.reads
+        return None if reads is None else self.network.level_numbers(len(reads))
+
+    @property
     def device(self) -> torch.device:
         """Where the network computes."""
         return next(self.network.parameters()).device
@@ -109,7 +115,7 @@ class Run(Model):
             write_history(path / HISTORY, [asdict(epoch) for epoch in self.history])
         if self.result is not None:
             write_json(path / RESULT, asdict(self.result))
-        write_weights(path / MODEL, self.network.state_dict(), self.result.best_epoch if self.result else 0)
+        write_weights(path / MODEL, self.network.state_dict())
         write_json(path / CONFIG, self.config)
 
     @classmethod

@@ -5,6 +5,7 @@ from mlap.nn.convs import CONVS, GATLayer, GCNLayer, GINLayer
 from mlap.nn.dropout import Dropout
 from mlap.nn.encoders import CategoryEncoder, ConstantEncoder, RealEncoder, make_encoder
 from mlap.nn.join import Concat, Join, Last, LSTMAttention, Max, Projection, Sum, Terms, Weighted
+from mlap.nn.level_choice import LevelChoice
 from mlap.nn.network import HEADS, GraphNetwork, Trace, graph_network
 from mlap.nn.pooling import (
     AttentionPooling,
@@ -21,6 +22,7 @@ from mlap.nn.readout import (
     Reading,
     make_readout,
 )
+from mlap.nn.relations import LevelAttention, LevelGate, LevelGRU, RelationalJoin, SparseSum
 
 __all__ = [
     "CONVS",
@@ -42,6 +44,10 @@ __all__ = [
     "JumpReadout",
     "LSTMAttention",
     "Last",
+    "LevelAttention",
+    "LevelChoice",
+    "LevelGRU",
+    "LevelGate",
     "Max",
     "MaxPooling",
     "MeanPooling",
@@ -50,6 +56,8 @@ __all__ = [
     "Projection",
     "Reading",
     "RealEncoder",
+    "RelationalJoin",
+    "SparseSum",
     "Sum",
     "SumPooling",
     "Terms",

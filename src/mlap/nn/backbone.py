@@ -142,6 +142,11 @@ class Backbone(nn.Module):
             v = self.updated(v, layer, below, index)
         return levels
 
+    def keep(self, num_levels: int) -> None:
+        """Forget the layers above the first so many levels; those levels stay what they are."""
+        for part in (self.convs, self.norms, self.activations):
+            del part[num_levels - self.input_level :]
+
     def updated(self, v: Tensor | None, layer: int, h: Tensor, index: Tensor) -> Tensor | None:
         """The virtual nodes, if any, after a layer that saw nodes `h`."""
         if self.virtual_node is None or v is None or layer == len(self.convs) - 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +10,14 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
 from mlap.errors import UsageError, unknown
-from mlap.nn.backbone import make_backbone
+from mlap.nn.backbone import Backbone, make_backbone
 from mlap.nn.batch import Graphs, graphs_of
 from mlap.nn.dropout import Dropout
 from mlap.nn.encoders import FeatureSizes, make_encoder
 from mlap.nn.execution import executor
+from mlap.nn.level_choice import LevelChoice
 from mlap.nn.readout import Poolings, Reading, make_readout
+from mlap.nn.relations import SparseSum
 
 #: kinds of heads
 HEADS = ("linear", "mlp")
@@ -25,7 +28,8 @@ class Trace:
     """What a network computed on the way to its answer.
 
     Args:
-        levels: the node representations, each `(N, d)`: `h[1..L]`, or `h[0..L]` with the input as a level.
+        levels: the node representations that the readout reads, each `(N, d)`: `h[1..L]`, or `h[0..L]` with the input
+            as a level, or some of them.
         attention: the weight of each node `(N,)`: one per level for MLAP, a single one for naive and JK.
         pooled: the graph representations `(B, c)` that belong to `attention`, before levels are joined.
         graphs: the final graph representations `(B, C)`.
@@ -55,6 +59,7 @@ class GraphNetwork(nn.Module):
         head: makes logits of that vector.
         walk_encoder: makes vectors `(N, d)` of `batch.rw` `(N, k)`, which are added to those of the encoder.
         graph_head: makes logits of `batch.graph_attr` `(B, k)`, which are added to those of the head.
+        reads: the places, from 0, of the levels that the readout reads; all unless given.
 
     Call it with a batch (a `GraphBatch`, a PyG `Batch`, a single `Data`), or with tensors as PyG's models:
     `network(x, edge_index, edge_attr, batch)`.
@@ -68,6 +73,7 @@ class GraphNetwork(nn.Module):
         head: nn.Module,
         walk_encoder: nn.Module | None = None,
         graph_head: nn.Module | None = None,
+        reads: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -76,6 +82,7 @@ class GraphNetwork(nn.Module):
         self.head = head
         self.walk_encoder = walk_encoder
         self.graph_head = graph_head
+        self.reads = None if reads is None else tuple(reads)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
@@ -105,7 +112,7 @@ class GraphNetwork(nn.Module):
         """
         g = graphs_of(x, edge_index, edge_attr, batch, batch_size, rw, graph_attr)
         run = executor(self, g)
-        levels = self.propagate(g) if run is None else run.levels()
+        levels = self.read_levels(self.propagate(g) if run is None else run.levels())
         reading = None if run is None else run.read(levels)
         graphs = self.readout(levels, g.index, g.ptr, g.dim_size) if reading is None else reading.graphs
         return self.answer(graphs, g)
@@ -120,6 +127,28 @@ class GraphNetwork(nn.Module):
         """The levels, by the network's own modules."""
         levels: list[Tensor] = self.backbone(self.encode(g), g.edge_index, g.edge_attr, g.index, g.dim_size)
         return levels
+
+    def read_levels(self, levels: list[Tensor]) -> list[Tensor]:
+        """Those of all levels that the readout reads."""
+        return levels if self.reads is None else [levels[place] for place in self.reads]
+
+    def level_numbers(self, count: int) -> tuple[int, ...]:
+        """What to call the `count` levels that the readout reads: 1 to L, where 0 is the input; or some of them."""
+        first = 0 if getattr(self.backbone, "input_level", False) else 1
+        return tuple(place + first for place in (range(count) if self.reads is None else self.reads))
+
+    def settle(self) -> None:
+        """After training: forget the levels that a learned subset did not keep, and the layers above the last of them.
+
+        What the network answers in evaluation stays the same. A network without a learned subset stays as it is.
+        """
+        join = getattr(self.readout, "join", None)
+        if not isinstance(join, SparseSum) or self.reads is not None:
+            return
+        self.reads = tuple(join.kept)
+        self.readout.keep(self.reads)
+        if isinstance(self.backbone, Backbone):
+            self.backbone.keep(self.reads[-1] + 1)
 
     def encode(self, g: Graphs) -> Tensor:
         """The encoded nodes `(N, d)`, level 0."""
@@ -144,9 +173,16 @@ class GraphNetwork(nn.Module):
         """Everything on the way to the logits."""
         g = graphs_of(batch)
         run = executor(self, g)
-        levels = self.propagate(g) if run is None else run.levels()
+        levels = self.read_levels(self.propagate(g) if run is None else run.levels())
         reading = (None if run is None else run.read(levels)) or read(self.readout, levels, g)
         return Trace(levels, reading.weights, reading.pooled, reading.graphs, self.answer(reading.graphs, g))
+
+    def supervised(self, batch: Any) -> tuple[Tensor, list[Tensor]]:
+        """The logits `(B, K)`, and for each level those that there were if every level were that one."""
+        g = graphs_of(batch)
+        trace = self.trace(g)
+        alone = self.readout.alone(trace.levels, trace.pooled, g.index, g.dim_size)
+        return trace.logits, [self.answer(graphs, g) for graphs in alone]
 
 
 def read(readout: Any, levels: list[Tensor], g: Graphs) -> Reading:
@@ -182,6 +218,8 @@ def graph_network(
     head: str = "linear",
     walk_features: int = 0,
     graph_features: int = 0,
+    levels: str = "",
+    level_dropout: float = 0.0,
 ) -> GraphNetwork:
     """A network by the names of its parts. The defaults are the paper's.
 
@@ -203,8 +241,18 @@ def graph_network(
         head: `linear`; or `mlp`, Linear – ReLU – Dropout – Linear, of which there are no exact shares.
         walk_features: how many columns `batch.rw` `(N, k)` has, a linear map of which is added to the encoded nodes.
         graph_features: how many columns `batch.graph_attr` `(B, k)` has, a linear map of which is added to the logits.
+        levels: which levels the readout reads, see `LevelChoice`: `1+3+5`, `last:2`, `learned:0.01`; all unless given.
+            Of `1+3` the network has 3 layers, however many were asked for: nothing reads the others.
+        level_dropout: the probability that a row lacks a level in a training step.
     """
-    readout = make_readout(architecture, channels, num_layers + input_level, pooling)
+    choice = LevelChoice.parse(levels)
+    reads = None
+    if choice.numbers or choice.last:
+        first = 0 if input_level else 1
+        reads = tuple(number - first for number in choice.among(range(first, num_layers + 1)))
+        num_layers = max(1, reads[-1] + first)
+    num_read = num_layers + input_level if reads is None else len(reads)
+    readout = make_readout(architecture, channels, num_read, pooling, level_dropout, choice.price)
     return GraphNetwork(
         make_encoder(nodes, channels),
         make_backbone(
@@ -223,6 +271,7 @@ def graph_network(
         _make_head(head, readout.out_channels, channels, out_channels, dropout),
         nn.Linear(walk_features, channels) if walk_features else None,
         nn.Linear(graph_features, out_channels, bias=False) if graph_features else None,
+        reads,
     )
 
 

@@ -15,8 +15,10 @@ from torch_geometric.nn.inits import reset
 
 from mlap.errors import UsageError, unknown
 from mlap.names import ARCHITECTURES
+from mlap.nn.dropout import Dropout
 from mlap.nn.join import make_join
 from mlap.nn.pooling import graph_of_nodes, make_pooling
+from mlap.nn.relations import SparseSum
 
 Index = Tensor | Sequence[Tensor] | None
 #: a pooling for all levels, by name or as a module, or one for each
@@ -55,6 +57,7 @@ class MultiLevelAttentionPooling(nn.Module):
             `(B, out_channels)`.
         hidden_channels: the width of the gates; twice `channels` unless given.
         pooling: a name in `mlap.names.POOLINGS`; or a name or a module for each level.
+        level_dropout: the probability that a graph lacks a level in a training step; see `thinned`.
 
     Example:
         >>> import torch
@@ -79,11 +82,13 @@ class MultiLevelAttentionPooling(nn.Module):
         aggregation: str | nn.Module = "sum",
         hidden_channels: int | None = None,
         pooling: Poolings = "attention",
+        level_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         _check_sizes(channels, num_levels)
         self.channels = channels
         self.num_levels = num_levels
+        self.level_dropout = Dropout(level_dropout)
         names = [pooling] * num_levels if isinstance(pooling, str) else pooling
         if len(names) != num_levels:
             raise UsageError(f"{{field}} names {len(names)} poolings for {num_levels} levels", "pooling", "attention")
@@ -129,7 +134,18 @@ class MultiLevelAttentionPooling(nn.Module):
             graphs, of_nodes = pool(h, nodes_graph, None, dim_size, return_weights=True)
             pooled.append(graphs)
             weights.append(of_nodes)
-        return Reading(self.join(pooled), pooled, weights)
+        return Reading(self.join(thinned(pooled, self.level_dropout)), pooled, weights)
+
+    def alone(self, levels: Sequence[Tensor], pooled: Sequence[Tensor], index: Tensor, dim_size: int) -> list[Tensor]:
+        """For each level the graphs `(B, out_channels)` as if every level were that one, for deep supervision."""
+        return [self.join([graphs] * self.num_levels) for graphs in pooled]
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Forget all levels but those at some places, which a learned subset has kept."""
+        assert isinstance(self.join, SparseSum)
+        self.join.keep(places)
+        self.pools = nn.ModuleList(self.pools[place] for place in places)
+        self.num_levels = len(places)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.channels}, num_levels={self.num_levels}, aggregation={self.join!r})"
@@ -151,6 +167,7 @@ class JumpReadout(nn.Module):
             `(N, out_channels)`.
         hidden_channels: the width of the gate; twice `channels` unless given, however wide the join makes its output.
         pooling: a name in `mlap.names.POOLINGS`, or a module.
+        level_dropout: the probability that a node lacks a level in a training step; see `thinned`.
     """
 
     def __init__(
@@ -160,11 +177,13 @@ class JumpReadout(nn.Module):
         join: str | nn.Module = "sum",
         hidden_channels: int | None = None,
         pooling: str | nn.Module = "attention",
+        level_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         _check_sizes(channels, num_levels)
         self.channels = channels
         self.num_levels = num_levels
+        self.level_dropout = Dropout(level_dropout)
         self.join, self.out_channels = make_join(join, channels, num_levels)
         self.pools = nn.ModuleList([make_pooling(pooling, self.out_channels, hidden_channels or 2 * channels)])
 
@@ -197,25 +216,63 @@ class JumpReadout(nn.Module):
     ) -> Reading:
         """The graphs, and what was computed on the way."""
         _check_levels(levels, self.num_levels)
-        graphs, weights = self.pools[0](self.join(levels), index, ptr, dim_size, return_weights=True)
+        joined = self.join(thinned(levels, self.level_dropout))
+        graphs, weights = self.pools[0](joined, index, ptr, dim_size, return_weights=True)
         return Reading(graphs, [graphs], [weights])
+
+    def alone(self, levels: Sequence[Tensor], pooled: Sequence[Tensor], index: Tensor, dim_size: int) -> list[Tensor]:
+        """For each level the graphs `(B, out_channels)` as if every level were that one, for deep supervision."""
+        return [self.pools[0](self.join([h] * self.num_levels), index, None, dim_size) for h in levels]
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Forget all levels but those at some places, which a learned subset has kept."""
+        assert isinstance(self.join, SparseSum)
+        self.join.keep(places)
+        self.num_levels = len(places)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.channels}, num_levels={self.num_levels}, join={self.join!r})"
 
 
 def make_readout(
-    architecture: str, channels: int, num_levels: int, pooling: Poolings = "attention"
+    architecture: str,
+    channels: int,
+    num_levels: int,
+    pooling: Poolings = "attention",
+    level_dropout: float = 0.0,
+    price: float | None = None,
 ) -> MultiLevelAttentionPooling | JumpReadout:
-    """The readout of a named architecture."""
+    """The readout of a named architecture.
+
+    Args:
+        architecture: one of `mlap.names.ARCHITECTURES`.
+        channels: the width of every level.
+        num_levels: the number of levels L.
+        pooling: see the readouts.
+        level_dropout: see the readouts.
+        price: makes the join of `jk-sum` or `mlap-sum` a `SparseSum` with this price for each level.
+    """
     if architecture not in ARCHITECTURES:
         raise unknown("architecture", architecture, ARCHITECTURES, "architecture")
-    family, _, join = architecture.partition("-")
+    family, _, name = architecture.partition("-")
+    join: str | nn.Module = name or "last"
+    if price is not None:
+        if name != "sum":
+            raise UsageError(f"levels are learned for jk-sum and mlap-sum, {{field}} is {architecture}", "architecture")
+        join = SparseSum(channels, num_levels, price)
     if family == "mlap":
-        return MultiLevelAttentionPooling(channels, num_levels, join, pooling=pooling)
+        return MultiLevelAttentionPooling(channels, num_levels, join, None, pooling, level_dropout)
     if not isinstance(pooling, str):
         raise UsageError(f"{architecture} pools once: {{field}} is one name, got {pooling}", "pooling", "attention")
-    return JumpReadout(channels, num_levels, join or "last", pooling=pooling)
+    return JumpReadout(channels, num_levels, join, None, pooling, level_dropout)
+
+
+def thinned(levels: Sequence[Tensor], dropout: Dropout) -> Sequence[Tensor]:
+    """Levels `L × (rows, c)` of which each row lacks some, at random, while the dropout trains; the others grow."""
+    if not dropout.dropped:
+        return levels
+    passed: Tensor = dropout(levels[0].new_ones(len(levels[0]), len(levels)))
+    return [h * factor[:, None] for h, factor in zip(levels, passed.unbind(dim=1), strict=True)]
 
 
 def _check_sizes(channels: int, num_levels: int) -> None:

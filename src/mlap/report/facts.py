@@ -56,13 +56,14 @@ class Facts:
     sweeps: tuple[tuple[str, list[str]], ...]
 
 
-def facts(runs: Sequence[RunRecord], plans: Iterable[PlanRecord], study: str) -> Facts:
+def facts(runs: Sequence[RunRecord], plans: Iterable[PlanRecord], study: str, baselines: Sequence[str] = ()) -> Facts:
     """The facts about the runs of a study on one data set.
 
     Args:
         runs: the runs, of one data set; see `mlap.study.compare.runs_on`.
         plans: what the sweeps of the study were asked for.
         study: the name of the study file.
+        baselines: the names of the baselines that the study has on these data.
     """
     first = runs[0]
     done = [run for run in runs if run.status == "done"]
@@ -86,20 +87,21 @@ def facts(runs: Sequence[RunRecord], plans: Iterable[PlanRecord], study: str) ->
         began=min((run.started[:10] for run in runs if run.started), default=None),
         ended=max((run.finished[:10] for run in done if run.finished), default=None),
         sweeps=tuple(
-            (plan.started[:16].replace("T", " "), sweep_command(plan, first, study))
+            (plan.started[:16].replace("T", " "), sweep_command(plan, first, study, baselines))
             for plan in plans
             if plan.fingerprint == first.fingerprint
         ),
     )
 
 
-def sweep_command(plan: PlanRecord, run: RunRecord, study: str) -> list[str]:
+def sweep_command(plan: PlanRecord, run: RunRecord, study: str, baselines: Sequence[str] = ()) -> list[str]:
     """A command that asks for the same runs as a plan did, with no more options than it needs.
 
     Args:
         plan: what a sweep was asked for.
         run: a run on the same data, which says how they are read.
         study: the name of the study file.
+        baselines: those to fit beside.
 
     Returns:
         The command and its options, each part as a shell takes it; last a comment, if the data were read with options
@@ -111,6 +113,8 @@ def sweep_command(plan: PlanRecord, run: RunRecord, study: str) -> list[str]:
     for field, values in plan.axes.items():
         if tuple(values) != usual.get(field):
             parts.append(_option(field, tuple(values)))
+    if baselines:
+        parts.append(["--baselines", ",".join(baselines)])
     known = {option: value for option, value in run.options.items() if option in _READING}
     for option, value in known.items():
         parts += [[_READING[option], str(single)] for single in (value if isinstance(value, list) else [value])]

@@ -29,7 +29,7 @@ from mlap.report.facts import differences_from_paper, facts, ranges
 from mlap.report.networks import NetworkFindings, examine, group_by_recipe, kept_models, network_title
 from mlap.report.published import published_test
 from mlap.report.render import EFFECT, NORM, SCORE, P, Table, to_csv
-from mlap.report.tables import full_table, results_table, runs_table, significance_table, summary_table
+from mlap.report.tables import baselines_table, full_table, results_table, runs_table, significance_table, summary_table
 from mlap.report.words import metric_label
 from mlap.study import Study
 from mlap.study.compare import ENOUGH_SEEDS, Comparison, best, compare, runs_on
@@ -120,8 +120,8 @@ def write_report(
         on_step: called before each longer step with what is to be done, the number of steps done and of all.
     """
     with Study.open(study) as opened:
-        runs, plans = runs_on(opened.runs(), data), opened.plans()
-    comparison = compare(runs)
+        runs, plans, baselines = runs_on(opened.runs(), data), opened.plans(), opened.baselines()
+    comparison = compare(runs, baselines=baselines)
     paths = (list(run_dirs) or kept_models(study, runs)) if models else []
     groups = group_by_recipe([load_run(path) for path in paths])
     check_out(out)
@@ -145,7 +145,7 @@ def write_report(
         study=study.name,
         metric=metric_label(comparison),
         comparison=comparison,
-        facts=facts(runs, plans, study.name),
+        facts=facts(runs, plans, study.name, [cell.name for cell in comparison.baselines]),
         differences=differences_from_paper(comparison),
         headline=list(headline(comparison)),
         depths=list(best_depths(comparison)),
@@ -157,6 +157,7 @@ def write_report(
         results=files.table(results),
         significance=files.table(significance),
         summary=files.table(summary),
+        baselines=files.table(baselines_table(comparison)) if comparison.baselines else None,
         tables=[files.table(table) for table in (full, *(network.table() for network in networks), runs_table(runs))],
     )
     write_text(out / PAGE, page)
@@ -204,6 +205,7 @@ def headline(comparison: Comparison) -> Iterator[str]:
     else:
         seeds = "1 seed" if first[1].n == 1 else f"{first[1].n} seeds"
         yield f"{network_title(first[0])} has the best mean {score} over {seeds}."
+    yield from _on_baselines(comparison)
     for contrast in comparison.contrasts:
         outcome = contrast.outcome
         if outcome is None:
@@ -224,6 +226,21 @@ def headline(comparison: Comparison) -> Iterator[str]:
     if paper := published_test(comparison.data_name):
         theirs = min(paper, key=lambda row: sign * row.test.mean)
         yield f"In the paper the best is {network_title(theirs)}: {SCORE.show(theirs.test)} over {theirs.test.n} seeds."
+
+
+def _on_baselines(comparison: Comparison) -> Iterator[str]:
+    """Whether a simple model does as well, in words."""
+    tested = [(cell, cell.test) for cell in comparison.baselines if cell.test is not None]
+    network = comparison.best_network
+    if not tested or network.test is None:
+        return
+    sign = -1 if comparison.higher_is_better else 1
+    cell, summary = min(tested, key=lambda pair: sign * pair[1].mean)
+    ours, theirs = SCORE.show(summary), SCORE.show(network.test)
+    if sign * summary.mean < sign * network.test.mean:
+        yield f"A simple model wins: the baseline {cell.name} has {ours}, {network_title(network)} {theirs}."
+    else:
+        yield f"The best baseline, {cell.name}, has {ours}; {network_title(network)} has {theirs}."
 
 
 def best_depths(comparison: Comparison) -> Iterator[str]:

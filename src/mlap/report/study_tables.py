@@ -11,7 +11,7 @@ from mlap.report import render
 from mlap.report.split_tables import split_tables
 from mlap.report.tables import TABLES, paper_warnings, runs_table
 from mlap.study.compare import compare, runs_on
-from mlap.study.gather import gather
+from mlap.study.gather import gather, gather_baselines
 from mlap.study.splits import compare_splits
 
 #: what may be asked for; `all` are those of the paper
@@ -73,11 +73,13 @@ def study_tables(
         over_splits = compare_splits(runs, reference=reference, families=families)
         tables, warnings = split_tables(over_splits), [*over_splits.warnings]
     else:
-        comparison = compare(runs, reference=reference, families=families)
+        comparison = compare(runs, reference=reference, families=families, baselines=gather_baselines(studies))
         tables = [TABLES[name](comparison) for name in (TABLES if table == "all" else [table])]
         warnings = [*comparison.warnings, *paper_warnings(comparison)]
     if table in ("all", "splits") and not complete:
         tables = [made for made in tables if made.rows]  # one family alone has nothing to be compared with
+    elif table == "baselines" and not tables[0].rows:
+        raise DataError("the study has no baselines on these data; sweep with some first", "baselines")
     first = runs[0]
     return StudyTables(first.data_name, first.metric, first.higher_is_better, tuple(tables), tuple(warnings))
 

@@ -182,6 +182,33 @@ def full_table(comparison: Comparison) -> Table:
     return _beside_paper(table, bool(published))
 
 
+def baselines_table(comparison: Comparison) -> Table:
+    """The simple models beside the best network, all by their own test scores."""
+    network = comparison.best_network
+    name = f"{network.architecture}, L {network.layers}"
+    theirs = network.test
+    sign = 1 if comparison.higher_is_better else -1
+    rows = []
+    for cell in comparison.baselines:
+        ours = cell.test
+        better = None if ours is None or theirs is None else sign * (ours.mean - theirs.mean)
+        p = None if cell.against is None else cell.against.p_two_sided
+        winner = None if better is None or better == 0 else cell.name if better > 0 else network.architecture
+        rows.append((cell.name, cell.valid.n, cell.valid, ours, name, network.valid, theirs, better, p, winner))
+    columns = (
+        *(Column("baseline", "Baseline"), Column("seeds", "Seeds"), Column("valid", "Validation", SCORE)),
+        *(Column("test", "Test", SCORE), Column("network", "Best network")),
+        *(Column("network_valid", "Its validation", SCORE), Column("network_test", "Its test", SCORE)),
+        *(Column("advantage", "Advantage", _FOUR_DIGITS), Column("p_two_sided", "p 2-sided", P)),
+        Column("winner", "Better on test"),
+    )
+    notes = (
+        "The best network is selected by validation among all families.",
+        "The advantage is positive where the baseline is better; p is of the Mann–Whitney U test over seeds.",
+    )
+    return Table("baselines", f"Baselines on {_scores(comparison)}", columns, tuple(rows), notes)
+
+
 def runs_table(runs: Sequence[RunRecord], complete: bool = False) -> Table:
     """Every run of a study, finished or not.
 
@@ -221,6 +248,7 @@ TABLES: dict[str, Callable[[Comparison], Table]] = {
     "significance": significance_table,
     "summary": summary_table,
     "full": full_table,
+    "baselines": baselines_table,
 }
 
 

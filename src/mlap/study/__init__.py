@@ -1,5 +1,6 @@
 """Many runs: the grid, its cost, the study file, the engines that run it, and the statistics."""
 
+from mlap.study.baselines import fit_baselines
 from mlap.study.cost import Cost, estimate
 from mlap.study.driver import Forecast, Outcome, forecast, sweep
 from mlap.study.engine import Engine
@@ -8,9 +9,10 @@ from mlap.study.members import train_ensemble
 from mlap.study.plan import Plan
 from mlap.study.ray_engine import RayEngine
 from mlap.study.settings import EngineSettings, SweepSettings
-from mlap.study.store import PlanRecord, RunRecord, Study, run_hash
+from mlap.study.store import BaselineRecord, PlanRecord, RunRecord, Study, run_hash
 
 __all__ = [
+    "BaselineRecord",
     "Cost",
     "Engine",
     "EngineSettings",
@@ -24,6 +26,7 @@ __all__ = [
     "Study",
     "SweepSettings",
     "estimate",
+    "fit_baselines",
     "forecast",
     "run_hash",
     "sweep",

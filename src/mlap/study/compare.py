@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeGuard, TypeVar
 from mlap.errors import DataError, UsageError, unknown
 from mlap.names import ARCHITECTURES, NORMS
 from mlap.statistics import MannWhitney, Summary, holm, mann_whitney, smallest_p, summarise
-from mlap.study.store import RunRecord
+from mlap.study.store import BaselineRecord, RunRecord
 
 #: the paper's families; an architecture belongs to the one that its name begins with, any other is its own family
 FAMILIES = ("naive", "jk", "mlap")
@@ -57,6 +57,34 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class BaselineCell:
+    """The finished fits of one baseline, which differ in nothing but their seed.
+
+    Args:
+        name: the baseline.
+        valid_scores: their validation scores.
+        test_scores: the test scores of those that have one.
+        against: of the Mann–Whitney U test of its test scores with those of the best network; `None` where one of the
+            two has fewer than two.
+    """
+
+    name: str
+    valid_scores: tuple[float, ...]
+    test_scores: tuple[float, ...]
+    against: MannWhitney | None = None
+
+    @property
+    def valid(self) -> Summary:
+        """Mean and standard error of the validation scores."""
+        return summarise(self.valid_scores)
+
+    @property
+    def test(self) -> Summary | None:
+        """Mean and standard error of the test scores, if there are any."""
+        return summarise(self.test_scores) if self.test_scores else None
+
+
+@dataclass(frozen=True)
 class Contrast:
     """The selected cells of two families, compared by the test scores of their seeds.
 
@@ -86,6 +114,7 @@ class Comparison:
         selected: family → its cell with the best mean validation score.
         contrasts: the reference family against each other one.
         warnings: what a reader should know before concluding anything.
+        baselines: the simple models on the same data, the best by validation first.
     """
 
     data_name: str
@@ -96,6 +125,12 @@ class Comparison:
     selected: Mapping[str, Cell]
     contrasts: tuple[Contrast, ...]
     warnings: tuple[str, ...]
+    baselines: tuple[BaselineCell, ...] = ()
+
+    @property
+    def best_network(self) -> Cell:
+        """Of the selected cells the one with the best mean validation score."""
+        return best(self.selected.values(), self.higher_is_better)
 
     @property
     def swept(self) -> tuple[str, ...]:
@@ -192,6 +227,7 @@ def compare(
     data: str | None = None,
     reference: str | None = None,
     families: Mapping[str, str] | None = None,
+    baselines: Iterable[BaselineRecord] = (),
 ) -> Comparison:
     """Compare the runs of a study on one data set.
 
@@ -203,6 +239,7 @@ def compare(
         data: which data set, if there are several; see `runs_on`.
         reference: the family to compare the others with; `mlap` unless given.
         families: architecture → family, where it is not the one of `family_of`.
+        baselines: as `Study.baselines` gives them; those on other data are left out.
     """
     runs = runs_on(records, data)
     check_architectures(families, runs)
@@ -217,9 +254,37 @@ def compare(
     warnings = [*_run_warnings(runs, cells, settings), *_seed_warnings(cells, selected)]
     warnings += [_too_few(contrast) for contrast in contrasts if _too_few(contrast)]
     warnings += alone_warnings(selected, reference)
+    simple = [record for record in baselines if record.fingerprint == runs[0].fingerprint]
+    warnings += [f"the baseline {each.name} failed: {each.error}" for each in simple if each.status == "failed"]
     return Comparison(
-        runs[0].data_name, runs[0].metric, higher_is_better, settings, cells, selected, contrasts, tuple(warnings)
+        runs[0].data_name,
+        runs[0].metric,
+        higher_is_better,
+        settings,
+        cells,
+        selected,
+        contrasts,
+        tuple(warnings),
+        baseline_cells(simple, best(selected.values(), higher_is_better), higher_is_better),
     )
+
+
+def baseline_cells(
+    records: Iterable[BaselineRecord], network: Cell, higher_is_better: bool
+) -> tuple[BaselineCell, ...]:
+    """The baselines with a validation score, the best first, each compared with the best network."""
+    groups: dict[str, list[BaselineRecord]] = {}
+    for record in records:
+        if record.status == "done" and _usable(record.valid_score):
+            groups.setdefault(record.name, []).append(record)
+    cells = []
+    for name, found in groups.items():
+        valid = tuple(record.valid_score for record in found if _usable(record.valid_score))
+        test = tuple(record.test_score for record in found if _usable(record.test_score))
+        enough = min(len(test), len(network.test_scores)) > 1
+        against = mann_whitney(test, network.test_scores, higher_is_better=higher_is_better) if enough else None
+        cells.append(BaselineCell(name, valid, test, against))
+    return tuple(sorted(cells, key=lambda cell: cell.valid.mean, reverse=higher_is_better))
 
 
 def check_architectures(families: Mapping[str, str] | None, runs: Sequence[RunRecord]) -> None:

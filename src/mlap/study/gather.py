@@ -14,7 +14,7 @@ from typing import Any
 
 from mlap.errors import DataError, UsageError, unknown
 from mlap.names import METRICS
-from mlap.study.store import FOUNDING_FIELDS, RunRecord, Study, run_hash
+from mlap.study.store import FOUNDING_FIELDS, BaselineRecord, RunRecord, Study, run_hash
 from mlap.training import Recipe
 
 _RECIPE = tuple(field.name for field in dataclasses.fields(Recipe))
@@ -50,6 +50,18 @@ def gather(paths: Iterable[str | Path]) -> list[RunRecord]:
             if run.hash not in runs or (run.status == "done" and runs[run.hash].status != "done"):
                 runs[run.hash] = run
     return list(runs.values())
+
+
+def gather_baselines(paths: Iterable[str | Path]) -> list[BaselineRecord]:
+    """The baselines of studies, each once; a CSV file of runs has none."""
+    found: dict[str, BaselineRecord] = {}
+    for path in map(Path, paths):
+        if path.suffix.lower() != ".csv":
+            with Study.open(path) as study:
+                for record in study.baselines():
+                    if record.hash not in found or record.status == "done":
+                        found[record.hash] = record
+    return list(found.values())
 
 
 def read_runs(path: Path) -> list[RunRecord]:

@@ -28,6 +28,7 @@ from mlap.graphs.synthetic import VARIANT
 from mlap.names import ARCHITECTURES, PAPER_ARCHITECTURES
 from mlap.paper import PROTOCOLS
 from mlap.training import Recipe
+from mlap.training.recipe import checked
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -155,7 +156,7 @@ def values_of(name: str, value: Any) -> tuple[Any, ...]:
     found: dict[Any, None] = {}
     for part in parts:
         for single in _expand(name, part) if isinstance(part, str) else (part,):
-            found[getattr(Recipe.of({name: single}), name)] = None
+            found[checked(name, single)] = None
     if not found:
         raise UsageError("{field} needs at least one value", field=name)
     return tuple(found)

@@ -97,6 +97,26 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE plans ADD COLUMN made_by TEXT",
         "ALTER TABLE searches ADD COLUMN made_by TEXT",
     ),
+    (
+        # Simple models on the same data: they have no recipe and no epochs, so they are no runs.
+        """
+        CREATE TABLE baselines (
+            hash TEXT PRIMARY KEY,
+            fingerprint TEXT NOT NULL REFERENCES data,
+            name TEXT NOT NULL,
+            seed INTEGER NOT NULL,
+            status TEXT NOT NULL CHECK (status IN ('done', 'failed')),
+            valid_score REAL,
+            test_score REAL,
+            num_parameters INTEGER,
+            seconds REAL,
+            error TEXT,
+            finished TEXT NOT NULL,
+            host TEXT,
+            versions TEXT
+        )
+        """,
+    ),
 )
 
 VERSION = len(MIGRATIONS)

@@ -123,6 +123,47 @@ class RunRecord:
 
 
 @dataclass(frozen=True)
+class BaselineRecord:
+    """A simple model that was fitted to the data of a study.
+
+    Args:
+        hash: its identity.
+        name: one of `mlap.names.BASELINES`.
+        seed: its seed.
+        data_name: the name of the data set.
+        fingerprint: the identity of the data.
+        metric: how scores are measured.
+        higher_is_better: whether a higher score is a better one.
+        status: `done` or `failed`.
+        valid_score: the validation score; `None` if it failed, or if the part does not define it.
+        test_score: the test score likewise.
+        num_parameters: the numbers that it keeps.
+        seconds: how long the fit took, on all cores.
+        error: why it failed, in one line.
+        finished: when (ISO 8601, UTC).
+        host: the machine.
+        versions: of the packages that matter.
+    """
+
+    hash: str
+    name: str
+    seed: int
+    data_name: str
+    fingerprint: str
+    metric: str
+    higher_is_better: bool
+    status: str
+    valid_score: float | None = None
+    test_score: float | None = None
+    num_parameters: int | None = None
+    seconds: float | None = None
+    error: str | None = None
+    finished: str | None = None
+    host: str | None = None
+    versions: dict[str, str] | None = None
+
+
+@dataclass(frozen=True)
 class PlanRecord:
     """What a sweep was asked for.
 
@@ -237,6 +278,24 @@ class Study:
         rows = self._read("SELECT name, axes, fingerprint, started, made_by FROM plans ORDER BY id")
         return [PlanRecord(**{**row, "axes": json.loads(row["axes"])}) for row in rows]
 
+    def baselines(self) -> list[BaselineRecord]:
+        """The baselines, in the order in which they were fitted."""
+        columns = [field.name for field in dataclasses.fields(BaselineRecord)]
+        of_data = {"data_name": "data.name AS data_name", "metric": "metric", "higher_is_better": "higher_is_better"}
+        chosen = ", ".join(of_data.get(column, f"baselines.{column}") for column in columns)
+        joined = "baselines JOIN data ON data.fingerprint = baselines.fingerprint"
+        rows = self._read(f"SELECT {chosen} FROM {joined} ORDER BY baselines.rowid")
+        return [
+            BaselineRecord(
+                **{
+                    **row,
+                    "higher_is_better": bool(row["higher_is_better"]),
+                    "versions": None if row["versions"] is None else json.loads(row["versions"]),
+                }
+            )
+            for row in rows
+        ]
+
     def _read(self, query: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         try:
             cursor = self._connection.execute(query, values)
@@ -283,6 +342,18 @@ class Study:
                 "INSERT INTO trials (search, number, hash) "
                 "VALUES (?1, (SELECT count(*) FROM trials WHERE search = ?1), ?2)",
                 (search, run_hash(recipe, fingerprint)),
+            )
+
+    def add_baseline(
+        self, values: Mapping[str, Any], graphs: GraphSet, source: str, options: Mapping[str, Any]
+    ) -> None:
+        """A baseline was fitted, or failed; it replaces an earlier record of the same."""
+        values = {**values, "fingerprint": graphs.fingerprint, "finished": _now()}
+        with self._transaction() as execute:
+            execute(*_insert_data(graphs, source, options))
+            execute(
+                f"INSERT OR REPLACE INTO baselines ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})",
+                tuple(values.values()),
             )
 
     def reset(self) -> None:

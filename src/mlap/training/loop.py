@@ -29,6 +29,7 @@ from mlap.training.descriptor_head import DescriptorHead
 from mlap.training.objective import Objective
 from mlap.training.recipe import Recipe
 from mlap.training.run import Epoch, Result
+from mlap.training.stages import FROZEN
 
 #: shapes of batches for which a network is compiled; torch itself would give up after 8
 COMPILED_SHAPES = 64
@@ -73,6 +74,27 @@ class InitialWeights:
     def as_dict(self) -> dict[str, Any]:
         """What a run's configuration keeps."""
         return {"run": self.run, "freeze_backbone": self.freeze_backbone}
+
+
+@dataclass(frozen=True)
+class EarlierStage(InitialWeights):
+    """Weights that an earlier stage of the same run has trained.
+
+    Args:
+        same_readout: whether the readout goes on too.
+    """
+
+    same_readout: bool = False
+
+    def load_into(self, network: GraphNetwork) -> None:
+        """Copy what fits."""
+        own = network.state_dict()
+        carried = {
+            name: value
+            for name, value in self.weights.items()
+            if name in own and own[name].shape == value.shape and (self.same_readout or not name.startswith("readout."))
+        }
+        network.load_state_dict(carried, strict=False)
 
 
 def _shapes_fit(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> bool:
@@ -131,6 +153,10 @@ def train(
             "compile",
             False,
         )
+    if compile and recipe.deep_supervision:
+        raise UsageError("compiled training knows no {field}", "deep_supervision", 0)
+    if initial is not None and recipe.stages:
+        raise UsageError("a run that starts from the weights of another has no {field}", "stages")
     first = parallel.rank() == 0
     if out is not None:
         out = Path(out)
@@ -138,9 +164,11 @@ def train(
             _prepare(out, recipe, graphs, device, initial, resume, overwrite)
         parallel.wait_for_all()
     with torch.random.fork_rng(), _compiler() if compile else nullcontext():
-        trainer = _Trainer(recipe, graphs, torch.device(device), initial, compile)
-        if out is not None and (out / files.LAST).exists():
-            trainer.restore(files.read_checkpoint(out / files.LAST))
+        last = files.read_checkpoint(out / files.LAST) if out is not None and (out / files.LAST).exists() else None
+        stage = 0 if last is None else recipe.stage_at(len(last["history"]))
+        trainer = _Trainer(recipe, graphs, torch.device(device), initial, compile, stage)
+        if out is not None and last is not None:
+            trainer.restore(last)
             parallel.wait_for_all()
             if first:
                 trainer.save_readable(out)
@@ -148,6 +176,7 @@ def train(
             if on_epoch is not None and first:
                 on_epoch(done)
         while not trainer.done:
+            trainer = trainer.for_next_epoch()
             trainer.run_epoch(on_step)
             if out is not None and first:
                 trainer.save(out)
@@ -169,13 +198,18 @@ class _Trainer:
         device: torch.device,
         initial: InitialWeights | None = None,
         compile: bool = False,
+        stage: int = 0,
     ) -> None:
         self.recipe = recipe
         self.graphs = graphs
         self.device = device
+        self.compile = compile
+        self.stage = stage
         self.objective = Objective.of(graphs, recipe.select_metric, recipe.class_weight)
         torch.manual_seed(_seeds(recipe.seed, 0)[0])
-        self.network = files.build_network(recipe, self.objective.task, files.describe_features(graphs, recipe))
+        self.network = files.build_network(
+            recipe.in_stage(stage), self.objective.task, files.describe_features(graphs, recipe)
+        )
         if recipe.pooling in COUNTING:
             _scale_down(self.network, float(np.diff(graphs.node_ptr)[graphs.split("train")].mean()))
         if isinstance(self.network.graph_head, DescriptorHead):
@@ -184,7 +218,8 @@ class _Trainer:
         if initial is not None:
             initial.load_into(self.network)
         self.network.to(device)
-        self.frozen = _frozen_parts(self.network) if initial is not None and initial.freeze_backbone else []
+        freeze = recipe.stage(stage).name == FROZEN or (initial is not None and initial.freeze_backbone)
+        self.frozen = _frozen_parts(self.network) if freeze else []
         optimizer = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer]
         self.optimizer = optimizer(
             [parameter for parameter in self.network.parameters() if parameter.requires_grad],
@@ -210,14 +245,30 @@ class _Trainer:
         return len(self.history)
 
     @property
+    def candidates(self) -> list[Epoch]:
+        """The epochs done whose weights may be kept: those of the recipe's own network."""
+        return self.history[self.recipe.epochs_before :]
+
+    @property
     def done(self) -> bool:
         """Whether all epochs are done, or enough of them in a row brought nothing better."""
         if self.epoch >= self.recipe.epochs:
             return True
-        patience = self.recipe.patience
-        if not patience or not self.history:
-            return False
-        return self.epoch - _first_best(self.history, self._better) >= patience
+        patience, candidates = self.recipe.patience, self.candidates
+        return bool(patience and candidates) and self.epoch - _first_best(candidates, self._better) >= patience
+
+    def for_next_epoch(self) -> _Trainer:
+        """What trains the next epoch: this, or where a stage begins, one with that stage's network and optimizer."""
+        stage = self.recipe.stage_at(self.epoch + 1)
+        if stage == self.stage:
+            return self
+        same = self.recipe.in_stage(stage).architecture == self.recipe.in_stage(self.stage).architecture
+        before = EarlierStage(self.network.state_dict(), f"stage {self.stage}", same_readout=same)
+        following = _Trainer(self.recipe, self.graphs, self.device, before, self.compile, stage)
+        following.history = self.history
+        if self.candidates:
+            following.best_epoch, following.best_weights = self.best_epoch, self.best_weights
+        return following
 
     def run_epoch(self, on_step: Callable[[int, int], None] | None) -> None:
         """Train for one epoch and look at the validation graphs."""
@@ -243,7 +294,8 @@ class _Trainer:
             time.perf_counter() - started,
         )
         self.history.append(done)
-        if self.recipe.select == "last" or _first_best(self.history, self._better) == epoch:
+        candidates = self.candidates
+        if candidates and (self.recipe.select == "last" or _first_best(candidates, self._better) == epoch):
             self.best_epoch = epoch
             self.best_weights = {key: value.cpu().clone() for key, value in self.predictor.state_dict().items()}
 
@@ -281,10 +333,11 @@ class _Trainer:
         if len(part):
             batch = self.batches.for_training(part)
             assert batch.y is not None
-            loss = self.objective.loss(self.forward(batch)[: batch.num_real], batch.y)
+            loss, beside = self._losses(batch, batch.y)
             if len(part) < len(whole):
-                loss = loss * (self.objective.known_labels(self.graphs.y[part]) / max(1, labels))
-            torch.autograd.backward(loss)
+                share = self.objective.known_labels(self.graphs.y[part]) / max(1, labels)
+                loss, beside = loss * share, beside * share
+            torch.autograd.backward(loss + beside)
             summed = loss.detach() * labels
         parallel.add_up_gradients(self.network)
         if self.recipe.clip:
@@ -292,6 +345,16 @@ class _Trainer:
         self.optimizer.step()
         self._average()
         return summed
+
+    def _losses(self, batch: GraphBatch, y: Tensor) -> tuple[Tensor, Tensor | float]:
+        """The loss of the logits, and what is minimised beside it: the losses of levels, the price of learned ones."""
+        beside: Tensor | float = getattr(getattr(self.network.readout, "join", None), "penalty", 0.0)
+        supervision = self.recipe.deep_supervision * (1 - self.epoch / max(1, self.recipe.epochs - 1))
+        if not supervision:
+            return self.objective.loss(self.forward(batch)[: batch.num_real], y), beside
+        logits, alone = self.network.supervised(batch)
+        losses = torch.stack([self.objective.loss(of_level, y) for of_level in alone])
+        return self.objective.loss(logits, y), beside + supervision * losses.mean()
 
     def _average(self) -> None:
         """Move the averaged weights towards the network's; quickly at first, when they mean little."""
@@ -317,6 +380,7 @@ class _Trainer:
     def finish(self) -> Result:
         """Put the best weights into the network and score the test graphs with them."""
         self.network.load_state_dict(self.best_weights)
+        self.network.settle()
         self.predictor = self.network.requires_grad_(True)
         test_score = None
         if len(self.graphs.splits.get("test", ())):
@@ -350,8 +414,8 @@ class _Trainer:
 
     def save_readable(self, out: Path, weights: bool = True) -> None:
         """Write what others read of the run: its history and, if they are new, its best weights."""
-        if weights:
-            files.write_weights(out / files.MODEL, self.best_weights, self.best_epoch)
+        if weights and self.best_weights:
+            files.write_weights(out / files.MODEL, self.best_weights)
         files.write_history(out / files.HISTORY, [asdict(epoch) for epoch in self.history])
 
     def restore(self, checkpoint: Mapping[str, Any]) -> None:
@@ -464,10 +528,11 @@ def _prepare(
         for field, value in recipe.as_dict().items()
         if before["recipe"].get(field, getattr(_DEFAULT, field)) != value
     }
-    may_change = ("epochs", "patience") if recipe.schedule == "step" else ("patience",)
+    fixed = recipe.schedule != "step" or recipe.deep_supervision  # what depends on the number of epochs
+    may_change = ("patience",) if fixed else ("epochs", "patience")
     for field, (was, now) in changed.items():
         if field not in may_change:
-            reason = "; a cosine schedule cannot be extended" if field == "epochs" else ""
+            reason = "; a cosine schedule or deep supervision cannot be extended" if field == "epochs" else ""
             raise UsageError(f"{out} was started with {{field}} {was}, now got {now}{reason}", field)
     if changed:
         write_json(out / files.CONFIG, {**before, "recipe": recipe.as_dict()})

@@ -10,7 +10,9 @@ from typing import Any
 
 from mlap.errors import UsageError, unknown
 from mlap.names import ARCHITECTURES, BACKBONES, METRICS, NORMS, POOLINGS, TASKS
+from mlap.nn.level_choice import LevelChoice
 from mlap.paper import PROTOCOLS
+from mlap.training.stages import FROZEN, Stage, parse_stages
 
 #: field → the names it takes
 _NAMES: dict[str, Collection[str]] = {
@@ -43,6 +45,8 @@ _RANGES = {
     "ema": (0, 0.999999),
     "patience": (0, 1_000_000),
     "seed": (0, 2**63 - 1),
+    "level_dropout": (0, 0.99),
+    "deep_supervision": (0, 1000),
 }
 
 
@@ -83,6 +87,14 @@ class Recipe:
         walk_features: the length of the longest random walk whose chance to end where it began is a feature of each
             node, see `mlap.graphs.walks`; 0 for none.
         descriptors: whether RDKit's descriptors of molecules are a term of the logits, see `DescriptorHead`.
+        levels: which levels the readout reads: `1+3+5`, `last:2`, or `learned:0.01`, those that are worth this price in
+            the loss; all unless given. See `mlap.nn.LevelChoice`.
+        level_dropout: the probability that a graph (in a `jk-` network a node) lacks a level in a training step.
+        stages: what is trained before the network as a whole, of the same epochs: `naive:20` is 20 epochs with the
+            readout of `naive`, `naive:20+frozen:5` 5 more in which encoder and backbone stay; `naive:20:0.01` has a
+            learning rate of its own. Each begins with the encoder, backbone and head of the one before.
+        deep_supervision: what the mean loss of the levels, each alone, counts in the first epoch; it falls to nothing
+            at the last.
 
     Example:
         >>> Recipe.paper("ogbg-molhiv", layers=3).lr
@@ -123,20 +135,27 @@ class Recipe:
     head: str = "linear"
     walk_features: int = 0
     descriptors: bool = False
+    levels: str = ""
+    level_dropout: float = 0.0
+    stages: str = ""
+    deep_supervision: float = 0.0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value = _typed(field.name, getattr(self, field.name))
-            object.__setattr__(self, field.name, value)
-        for name, known in _NAMES.items():
-            if getattr(self, name) not in known:
-                raise unknown(name.replace("_", " "), getattr(self, name), filter(None, known), name)
-        for name, (low, high) in _RANGES.items():
-            value = getattr(self, name)
-            if value < low:
-                raise UsageError(f"{{field}} must be at least {low}, got {value}", name)
-            if value > high or math.isnan(value):
-                raise UsageError(f"{{field}} must be at most {high}, got {value}", name)
+            object.__setattr__(self, field.name, checked(field.name, getattr(self, field.name)))
+        choice = LevelChoice.parse(self.levels)
+        if choice.numbers or choice.last:
+            choice.among(range(self.layers + 1))
+        if self.architecture == "naive" and (self.levels or self.level_dropout):
+            name = "levels" if self.levels else "level_dropout"
+            raise UsageError("a naive network reads the last level alone: {field} is for others", name)
+        if choice.price is not None and not self.architecture.endswith("-sum"):
+            raise UsageError(f"{{field}} are learned for jk-sum and mlap-sum, not for {self.architecture}", "levels")
+        taken = sum(stage.epochs for stage in parse_stages(self.stages))
+        if taken >= self.epochs:
+            raise UsageError(
+                f"{{field}} take {taken} of {self.epochs} epochs: none is left for {self.architecture}", "stages"
+            )
 
     @classmethod
     def paper(cls, dataset: str, **changes: Any) -> Recipe:
@@ -219,6 +238,41 @@ class Recipe:
         """All fields with their values."""
         return dataclasses.asdict(self)
 
+    def stage_at(self, epoch: int) -> int:
+        """The number of the stage, from 0, that an epoch, counted from 1, belongs to.
+
+        >>> [Recipe(stages="naive:20+frozen:5").stage_at(epoch) for epoch in (1, 20, 21, 25, 26, 50)]
+        [0, 0, 1, 1, 2, 2]
+        """
+        stages = parse_stages(self.stages)
+        ends = [sum(stage.epochs for stage in stages[: number + 1]) for number in range(len(stages))]
+        return sum(epoch > end for end in ends)
+
+    def stage(self, number: int) -> Stage:
+        """A stage, by its number; the last is the recipe's own network."""
+        stages = parse_stages(self.stages)
+        left = self.epochs - sum(stage.epochs for stage in stages)
+        return (*stages, Stage(self.architecture, left))[number]
+
+    def in_stage(self, number: int) -> Recipe:
+        """The recipe of the network that is trained in a stage.
+
+        With another readout, the backbone is that of the recipe's own network.
+        """
+        name = self.stage(number).name
+        if name in (FROZEN, self.architecture):
+            return self
+        layers = max(LevelChoice.parse(self.levels).numbers, default=self.layers)
+        return self.replace(architecture=name, layers=max(1, layers), levels="", level_dropout=0.0)
+
+    @property
+    def epochs_before(self) -> int:
+        """The epochs before the recipe's own network is trained, frozen or not."""
+        number = self.stage_at(self.epochs)
+        while number and self.in_stage(number - 1) is self:
+            number -= 1
+        return sum(stage.epochs for stage in parse_stages(self.stages)[:number])
+
     def lr_at(self, epoch: int, step: int = 0, steps: int = 1) -> float:
         """The learning rate in an epoch, counted from 1, at one of its steps, counted from 0.
 
@@ -226,13 +280,15 @@ class Recipe:
         >>> [round(recipe.lr_at(epoch), 2) for epoch in (1, 2, 3, 8, 12)]
         [0.5, 1.0, 1.0, 0.5, 0.02]
         """
+        own = self.stage(self.stage_at(epoch)).lr
+        lr = self.lr if own is None else own
         if self.schedule == "step":
-            return self.lr * self.lr_decay ** ((epoch - 1) // self.lr_decay_every)
+            return lr * self.lr_decay ** ((epoch - 1) // self.lr_decay_every)
         done = epoch - 1 + step / steps
         if done < self.warmup:  # reached at the end of a step: the first step is not lost at zero
-            return self.lr * min(1.0, (done + 1 / steps) / self.warmup)
+            return lr * min(1.0, (done + 1 / steps) / self.warmup)
         left = (done - self.warmup) / max(self.epochs - self.warmup, 1e-9)
-        return self.lr * 0.5 * (1 + math.cos(math.pi * min(1.0, left)))
+        return lr * 0.5 * (1 + math.cos(math.pi * min(1.0, left)))
 
 
 def paper_name(dataset: str) -> str:
@@ -244,6 +300,22 @@ _TYPES: dict[str, type] = {
     field.name: {"str": str, "int": int, "float": float, "bool": bool}[str(field.type)]
     for field in dataclasses.fields(Recipe)
 }
+
+
+def checked(name: str, value: Any) -> Any:
+    """The value of a field, in its type and its usual form; raises where no recipe could have it."""
+    value = _typed(name, value)
+    if name in _NAMES and value not in _NAMES[name]:
+        raise unknown(name.replace("_", " "), value, filter(None, _NAMES[name]), name)
+    if name in _RANGES:
+        low, high = _RANGES[name]
+        if value < low:
+            raise UsageError(f"{{field}} must be at least {low}, got {value}", name)
+        if value > high or math.isnan(value):
+            raise UsageError(f"{{field}} must be at most {high}, got {value}", name)
+    if name == "levels":
+        return str(LevelChoice.parse(value))
+    return "+".join(map(str, parse_stages(value))) if name == "stages" else value
 
 
 def _typed(name: str, value: Any) -> Any:

@@ -100,6 +100,7 @@ def read_network(path: Path, config: Mapping[str, Any]) -> tuple[GraphNetwork, O
         network.load_state_dict({name: torch.tensor(array) for name, array in read_arrays(weights).items()})
     except RuntimeError as error:
         raise DataError(f"{weights} is damaged or does not fit {CONFIG}: {reason(error)}") from error
+    network.settle()
     return network.eval(), objective
 
 
@@ -206,6 +207,8 @@ def build_network(recipe: Recipe, task: Task, features: Mapping[str, Any]) -> Gr
         virtual_node=recipe.virtual_node,
         head=recipe.head,
         walk_features=recipe.walk_features,
+        levels=recipe.levels,
+        level_dropout=recipe.level_dropout,
     )
     if features.get("descriptors"):
         network.graph_head = DescriptorHead(features["descriptors"], task.num_outputs)
@@ -270,12 +273,12 @@ def remove_run(path: Path) -> None:
         (path / name).unlink(missing_ok=True)
 
 
-def write_weights(path: Path, state: Mapping[str, Tensor], epoch: int) -> None:
-    """Write a network's weights with the epoch they are from."""
+def write_weights(path: Path, state: Mapping[str, Tensor]) -> None:
+    """Write a network's weights."""
     arrays = {name: value.cpu().numpy() for name, value in state.items()}
     if _checksum(path) != checksum(arrays):
         path.with_name(CALIBRATION).unlink(missing_ok=True)  # it was learnt of other weights
-    write_arrays(path, arrays, {"epoch": str(epoch)})
+    write_arrays(path, arrays)
 
 
 def _checksum(path: Path) -> str | None:

@@ -37,7 +37,7 @@ def time_per_graph(recipe: Recipe, graphs: GraphSet, device: str = "cpu", steps:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        train(recipe.replace(epochs=1, batch_size=size), few, device=device, on_step=on_step)
+        train(recipe.replace(epochs=1, stages="", batch_size=size), few, device=device, on_step=on_step)
     except _EnoughError:
         pass
     finally:

@@ -1,0 +1,82 @@
+"""`mlap serve`: the explorer, where people look into a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mlap.cli.common import DataRoot, Device, ModelPath, Quiet, Threads, note, use_threads
+from mlap.errors import MlapError
+from mlap.progress import steps_bar
+
+if TYPE_CHECKING:
+    from mlap.graphs import GraphSet
+    from mlap.models import Model
+
+
+def serve(
+    model: ModelPath,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATASET", help="Compare answers with these graphs.  [default: the data that MODEL was trained on]"
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 0,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    api_only: Annotated[bool, typer.Option("--api-only", help="Serve the JSON API and no page.")] = False,
+    threads: Threads = None,
+    device: Device = "auto",
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+) -> None:
+    """Open the explorer: ask a model about molecules, see which atoms mattered at which level, map its data.
+
+    The page and its JSON API are served on this machine, to this machine. Nothing is sent elsewhere, and nothing that
+    you paste is kept. Ctrl-C ends it.
+
+    \b
+    Examples:
+      mlap serve runs/mine --open
+      mlap serve runs/mine --data other-molecules.csv --port 8000
+      mlap serve runs/mine --api-only
+    """
+    from mlap import serve as explorer
+    from mlap.models import load
+
+    use_threads(threads)
+    loaded = load(model, device)
+    graphs, no_data = _data(loaded, data, data_root, quiet)
+    if no_data:
+        note(f"note: answers are not compared with training data: {no_data}", quiet)
+    explorer.serve(
+        loaded,
+        graphs,
+        host=host,
+        port=port,
+        page=not api_only,
+        browser=open_browser,
+        no_data=no_data,
+        on_start=lambda address: _say(address, api_only, quiet),
+    )
+
+
+def _data(model: Model, data: str | None, root: Path | None, quiet: bool) -> tuple[GraphSet | None, str]:
+    """The data set beside a model, or why there is none: only one that was asked for has to be there."""
+    with steps_bar(quiet) as progress:
+        if data is not None:
+            return model.labelled(data, root=root, progress=progress), ""
+        try:
+            return model.data(root=root, progress=progress), ""
+        except (MlapError, OSError) as error:
+            return None, str(error)
+
+
+def _say(address: str, api_only: bool, quiet: bool) -> None:
+    if api_only:
+        address += "api/openapi.json"
+    typer.echo(address)
+    note("Press Ctrl-C to end.", quiet)

@@ -1,0 +1,118 @@
+// One explained graph: its drawing, the bars of the atom that is pointed at, its sum, its downloads.
+import { drawing, el } from "./dom.js";
+import { saveJson, savePng, saveSvg } from "./save.js";
+import { clipped, signed } from "./words.js";
+import { waterfall } from "./waterfall.js";
+
+export class Panel {
+  /** `names` are those of the levels, `ends` those of the sums; `stop(level)` moves the slider. */
+  constructor(inside, terms, names, scale, ends, stop) {
+    Object.assign(this, { inside, terms, names, scale, level: null, node: null });
+    this.bars = el("div", { className: "bars", "aria-live": "polite" });
+    this.stage = el("div", {
+      className: "stage",
+      tabIndex: 0,
+      role: "group",
+      onkeydown: (event) => this.key(event),
+      onfocus: () => this.point(this.node ?? this.strongest()[0]),
+    });
+    if (inside.svg) this.draw();
+    else this.stage.append(el("p", {}, "The graph is too large to be drawn."));
+    this.sum = terms.exact ? waterfall(terms, names, ends, stop) : { root: el("div"), mark() {} };
+    this.root = el("figure", { className: "panel" },
+      el("figcaption", {}, el("code", {}, clipped(inside.name, 80))),
+      this.stage, this.bars, this.sum.root, this.downloads());
+    this.point(null);
+  }
+
+  draw() {
+    this.picture = drawing(this.inside.svg);
+    this.picture.setAttribute("role", "img");
+    this.circles = [...this.picture.querySelectorAll(".node")];
+    for (const target of this.picture.querySelectorAll(".target")) {
+      const node = Number(target.dataset.node);
+      target.addEventListener("pointerenter", () => this.point(node));
+      target.addEventListener("click", () => this.point(node));
+    }
+    this.stage.append(this.picture);
+  }
+
+  /** What a node adds at a level (a place, not a number), or at all of them. */
+  value(node, level) {
+    const row = this.terms.nodes[node];
+    return level === null ? row.reduce((sum, share) => sum + share, 0) : row[level];
+  }
+
+  name(node) {
+    return `${this.inside.elements?.[node] ?? "node "}${node}`;
+  }
+
+  /** The nodes, those with the largest shares first. */
+  strongest() {
+    const nodes = this.terms.nodes.map((_, node) => node);
+    return nodes.sort((a, b) => Math.abs(this.value(b, this.level)) - Math.abs(this.value(a, this.level)));
+  }
+
+  colour(level) {
+    this.level = level;
+    this.sum.mark(level);
+    if (!this.picture) return;
+    for (const [node, circle] of this.circles.entries()) {
+      const value = this.value(node, level);
+      circle.setAttribute("fill", this.scale.colour(value));
+      circle.dataset.share = value;
+    }
+    const most = this.strongest().slice(0, 3).map((node) => `${this.name(node)} ${signed(this.value(node, level))}`);
+    const where = level === null ? "all levels" : `level ${this.names[level]}`;
+    this.picture.setAttribute("aria-label", `${this.inside.name}, coloured for ${where}. Most: ${most.join(", ")}`);
+    const what = this.inside.elements ? "Atoms" : "Nodes";
+    this.stage.setAttribute("aria-label", `${what} of ${clipped(this.inside.name, 60)}; arrow keys go from one to the next`);
+    if (this.node !== null) this.point(this.node);
+  }
+
+  key(event) {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const count = this.terms.nodes.length;
+    this.point(((this.node ?? -step) + step + count) % count);
+  }
+
+  /** Show one node's share at each level. */
+  point(node) {
+    this.node = node;
+    this.picture?.querySelectorAll(".target").forEach((target) =>
+      target.classList.toggle("chosen", Number(target.dataset.node) === node));
+    if (node === null) {
+      const how = this.inside.elements ? "an atom" : "a node";
+      this.bars.replaceChildren(el("p", { className: "soft" }, `Point at ${how}, or tap it, to see its levels.`));
+      return;
+    }
+    const most = Math.max(Math.abs(this.scale.lowest), this.scale.highest);
+    const rows = this.names.length ? this.names : ["all"];
+    this.bars.replaceChildren(
+      el("p", {}, el("strong", {}, this.name(node)),
+        this.terms.exact ? ` adds ${signed(this.value(node, null), 3)} in all` : " – attention"),
+      el("div", { className: "columns-chart" }, ...rows.map((name, level) => {
+        const value = this.value(node, this.names.length ? level : null);
+        const bar = el("span", { className: "column" });
+        bar.style.height = `${50 * Math.min(1, Math.abs(value) / most)}%`;
+        bar.style[value < 0 ? "top" : "bottom"] = "50%";
+        bar.style.background = this.scale.colour(Math.sign(value) * Math.max(Math.abs(value), 0.35 * most));
+        return el("div", { className: level === this.level ? "slot now" : "slot" },
+          el("span", { className: "well", "aria-hidden": "true" }, bar),
+          el("small", { className: "number" }, this.terms.exact ? signed(value) : value.toFixed(2)),
+          el("small", { className: "soft" }, this.names.length > 1 ? `level ${name}` : "all levels"));
+      })));
+  }
+
+  downloads() {
+    const picture = [
+      el("button", { onclick: () => saveSvg("explained.svg", this.picture) }, "SVG"),
+      el("button", { onclick: () => savePng("explained.png", this.picture) }, "PNG"),
+    ];
+    return el("div", { className: "row downloads" }, el("span", { className: "soft" }, "Download"),
+      ...(this.picture ? picture : []),
+      el("button", { onclick: () => saveJson("explained.json", this.inside) }, "JSON"));
+  }
+}
