@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from mlap.errors import UsageError
+from mlap.files import write_json
 from mlap.graphs import GraphSet, load_graphs
 from mlap.models.explanation import Explanation, explain
 from mlap.models.levels import level_representations
@@ -19,7 +21,19 @@ from mlap.nn import GraphNetwork
 from mlap.progress import shows_progress, training_bar
 from mlap.training import Epoch, InitialWeights, Objective, Recipe, Result, parallel, predict_logits
 from mlap.training import train as train_network
-from mlap.training.run import config_of, read_config, read_history, read_network, read_result
+from mlap.training.run import (
+    CONFIG,
+    HISTORY,
+    MODEL,
+    RESULT,
+    config_of,
+    read_config,
+    read_history,
+    read_network,
+    read_result,
+    write_history,
+    write_weights,
+)
 
 
 class Run(Model):
@@ -77,6 +91,15 @@ class Run(Model):
         """What the readout makes of the graphs."""
         levels = level_representations(self.network, graphs, indices, self.device)
         return levels.aggregate, levels.level_wise
+
+    def write(self, path: Path) -> None:
+        """Write what predicts and what is known of it; not what only resuming needs."""
+        if self.history:
+            write_history(path / HISTORY, [asdict(epoch) for epoch in self.history])
+        if self.result is not None:
+            write_json(path / RESULT, asdict(self.result))
+        write_weights(path / MODEL, self.network.state_dict(), self.result.best_epoch if self.result else 0)
+        write_json(path / CONFIG, self.config)
 
 
 def load(path: str | Path, device: str = "cpu") -> Run:

@@ -90,6 +90,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     initial: InitialWeights | None = None,
+    sample_weight: NDArray[Any] | None = None,
     device: str = "cpu",
     compile: bool = False,
     on_epoch: Callable[[Epoch], None] | None = None,
@@ -111,6 +112,8 @@ def train(
             is extended if the recipe asks for more epochs.
         overwrite: replace the run in `out`.
         initial: weights to start from instead of drawing them.
+        sample_weight: `(graphs,)`, what each graph counts in the training loss; only their ratios matter. A run
+            directory does not keep them.
         device: a torch device.
         compile: train with `torch.compile`, on batches padded to a few shapes. What is trained is the same, random
             numbers and rounding aside.
@@ -124,6 +127,8 @@ def train(
             "compile",
             False,
         )
+    if sample_weight is not None and out is not None:
+        raise UsageError("a run directory does not keep {field}; train without one", "sample_weight")
     first = parallel.rank() == 0
     if out is not None:
         out = Path(out)
@@ -132,6 +137,7 @@ def train(
         parallel.wait_for_all()
     with torch.random.fork_rng(), _compiler() if compile else nullcontext():
         trainer = _Trainer(recipe, graphs, torch.device(device), initial, compile)
+        trainer.weigh(sample_weight)
         if out is not None and (out / files.LAST).exists():
             trainer.restore(files.read_checkpoint(out / files.LAST))
             parallel.wait_for_all()
@@ -189,9 +195,16 @@ class _Trainer:
         if compile:
             mode = "reduce-overhead" if device.type == "cuda" else None  # with CUDA graphs
             self.forward = torch.compile(self.network, dynamic=False, mode=mode)
+        self.weights: Tensor | None = None  # what each graph counts
         self.history: list[Epoch] = []
         self.best_epoch = 0  # the one whose weights are kept
         self.best_weights: dict[str, Tensor] = {}
+
+    def weigh(self, sample_weight: NDArray[Any] | None) -> None:
+        """Have graphs count by their weights, which are scaled so that training graphs count 1 on average."""
+        if sample_weight is not None:
+            scaled = np.asarray(sample_weight, dtype=np.float64) / np.mean(sample_weight[self.graphs.split("train")])
+            self.weights = torch.from_numpy(scaled.astype(np.float32)).to(self.device)
 
     @property
     def epoch(self) -> int:
@@ -204,7 +217,7 @@ class _Trainer:
         if self.epoch >= self.recipe.epochs:
             return True
         patience = self.recipe.patience
-        return bool(patience) and self.epoch - _first_best(self.history, self._better) >= patience
+        return bool(patience and self.history) and self.epoch - _first_best(self.history, self._better) >= patience
 
     def run_epoch(self, on_step: Callable[[int, int], None] | None) -> None:
         """Train for one epoch and look at the validation graphs."""
@@ -268,7 +281,8 @@ class _Trainer:
         if len(part):
             batch = self.batches.for_training(part)
             assert batch.y is not None
-            loss = self.objective.loss(self.forward(batch)[: batch.num_real], batch.y)
+            weights = None if self.weights is None else self.weights[torch.from_numpy(part).to(self.device)]
+            loss = self.objective.loss(self.forward(batch)[: batch.num_real], batch.y, weights)
             if len(part) < len(whole):
                 loss = loss * (self.objective.known_labels(self.graphs.y[part]) / max(1, labels))
             torch.autograd.backward(loss)
