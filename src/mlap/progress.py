@@ -108,7 +108,7 @@ def duration(seconds: float) -> str:
     """A time for people.
 
     >>> duration(8), duration(100), duration(4000), duration(200_000)
-    ('8 s', '1 min 40 s', '1 h 7 min', '2 d 8 h')
+    ('8 s', '1 min 40 s', '1 h 6 min', '2 d 7 h')
     """
     whole = round(seconds)
     for size, unit, smaller, small_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):

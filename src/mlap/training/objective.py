@@ -72,13 +72,15 @@ class Objective:
         mean, std = np.nanmean(targets, axis=0), np.maximum(np.nanstd(targets, axis=0), 1e-6)
         return cls(task, mean.astype(np.float64), std.astype(np.float64))  # as a stored run reads them again
 
-    def loss(self, logits: Tensor, y: Tensor) -> Tensor:
-        """The mean loss over all known labels."""
+    def loss(self, logits: Tensor, y: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The mean loss over all known labels, each counting as often as the weight `(B,)` of its graph says."""
         if self.task.kind == "multiclass":
-            if self.class_weights is None:
+            if self.class_weights is None and weights is None:
                 return F.cross_entropy(logits, y)
-            weights = self._constant("class_weights", logits)[y]
-            return (F.cross_entropy(logits, y, reduction="none") * weights).mean()
+            losses = F.cross_entropy(logits, y, reduction="none")
+            if self.class_weights is not None:
+                losses = losses * self._constant("class_weights", logits)[y]
+            return (losses if weights is None else losses * weights).mean()
         known = ~y.isnan()
         if self.task.kind == "binary":
             losses = F.binary_cross_entropy_with_logits(logits, y.nan_to_num(), reduction="none")
@@ -88,6 +90,8 @@ class Objective:
         else:
             mean, std = self._constant("mean", y), self._constant("std", y)
             losses = F.mse_loss(logits, ((y - mean) / std).nan_to_num(), reduction="none")
+        if weights is not None:
+            losses = losses * weights[:, None]
         return (losses * known).sum() / known.sum().clamp(min=1)
 
     def _constant(self, name: str, like: Tensor) -> Tensor:
