@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import httpx
 import psutil
 import pytest
 
+from mlap.cli import main
 from mlap.models import Model
 
 CLIENTS = 200
@@ -60,27 +61,36 @@ def test_the_api_alone(molecules: Model) -> None:
         assert httpx.get(httpx.URL(address).join("/"), timeout=60).status_code == 404
 
 
-def failing(*arguments: str, code: str = "") -> str:
-    """The one line that a call ends with."""
-    call = [sys.executable, "-c", f"{code}\nfrom mlap.cli import main\nmain()", "serve", *arguments]
-    done = subprocess.run(call, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
-    return line
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """A call that ends with one line, which it returns."""
+
+    def fail(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["mlap", "serve", *arguments])
+        with pytest.raises(SystemExit, match="2"):
+            main()
+        said = capsys.readouterr()
+        assert said.out == ""
+        (line,) = said.err.splitlines()
+        return line
+
+    return fail
 
 
-def test_a_missing_extra_is_one_line(molecules: Model) -> None:
-    line = failing(str(molecules.path), code="import sys; sys.modules['uvicorn'] = None")
-    assert "mlap[serve]" in line
+def test_a_missing_extra_is_one_line(
+    molecules: Model, failing: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert "mlap[serve]" in failing(str(molecules.path))
 
 
-def test_a_port_that_is_taken_is_one_line(molecules: Model) -> None:
+def test_a_port_that_is_taken_is_one_line(molecules: Model, failing: Callable[..., str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert port in failing(str(molecules.path), "--port", port)
 
 
-def test_data_that_are_not_there_are_one_line(molecules: Model) -> None:
+def test_data_that_are_not_there_are_one_line(molecules: Model, failing: Callable[..., str]) -> None:
     assert "no-such.csv" in failing(str(molecules.path), "--data", "no-such.csv")
 
 
@@ -91,23 +101,25 @@ def test_hundreds_ask_at_once(molecules: Model) -> None:
     expected = dict(zip(asked, molecules.predict(asked).values[:, 0].tolist(), strict=True))
     with command(str(molecules.path)) as (process, address):
 
-        async def client(number: int) -> list[int]:
+        async def client(http: httpx.AsyncClient, number: int) -> list[int]:
             statuses = []
-            async with httpx.AsyncClient(base_url=address, timeout=120) as http:
-                for turn in range(2):
-                    smiles = asked[(number + turn) % len(asked)]
-                    response = await http.post("/api/predict", json={"inputs": [smiles]})
-                    statuses.append(response.status_code)
-                    if response.status_code == 200:
-                        (answer,) = response.json()["answers"]
-                        assert answer["outputs"][0]["value"] == pytest.approx(expected[smiles], abs=1e-6)
-                    else:
-                        assert response.status_code == 503
-                        assert int(response.headers["retry-after"]) > 0
+            for turn in range(2):
+                smiles = asked[(number + turn) % len(asked)]
+                response = await http.post("/api/predict", json={"inputs": [smiles]})
+                statuses.append(response.status_code)
+                if response.status_code == 200:
+                    (answer,) = response.json()["answers"]
+                    assert answer["outputs"][0]["value"] == pytest.approx(expected[smiles], abs=1e-6)
+                else:
+                    assert response.status_code == 503
+                    assert int(response.headers["retry-after"]) > 0
             return statuses
 
         async def crowd() -> list[int]:
-            return sum(await asyncio.gather(*map(client, range(CLIENTS))), [])
+            limits = httpx.Limits(max_connections=CLIENTS)
+            async with httpx.AsyncClient(base_url=address, timeout=120, limits=limits) as http:
+                found = await asyncio.gather(*(client(http, number) for number in range(CLIENTS)))
+            return [status for statuses in found for status in statuses]
 
         memory = []
         for _ in range(ROUNDS):

@@ -34,7 +34,8 @@ CONTRAST = """((selector) => {
   const element = document.querySelector(selector);
   let behind = element;
   while (behind && (parse(getComputedStyle(behind).backgroundColor)[3] ?? 1) === 0) behind = behind.parentElement;
-  const [a, b] = [light(parse(getComputedStyle(element).color)), light(parse(getComputedStyle(behind).backgroundColor))];
+  const a = light(parse(getComputedStyle(element).color));
+  const b = light(parse(getComputedStyle(behind).backgroundColor));
   return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
 })"""
 
