@@ -13,7 +13,7 @@ cat <<'TEXT'
 TEXT
 mkdir -p demo
 "$bin/python" scripts/demo_table.py demo
-mlap train demo/molecules.csv --target active --split-by scaffold --layers 3 --width 64 --epochs 10 \
+mlap train demo/molecules.csv --target active --split-by scaffold --preset quick \
   --out demo/runs/molecules --overwrite --quiet
 mlap predict demo/runs/molecules demo/new-molecules.csv --out demo/predictions.csv
 echo
