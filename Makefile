@@ -22,6 +22,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/mypy
 
 docs: $(VENV)/installed-docs
+	@rm -rf docs/generated
 	$(BIN)/python -m sphinx -W --keep-going --quiet -c docs . build/site
 	@echo "The site is in build/site/index.html"
 
