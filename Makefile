@@ -34,7 +34,7 @@ $(VENV)/python-ok:
 
 $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/python-ok
 	@echo "Setting up $(VENV) (once; a few minutes, mostly torch) …"
-	$(PIP) --editable '.[chem,fast]'
+	$(PIP) --editable '.[chem,fast,serve]'
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed

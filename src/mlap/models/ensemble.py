@@ -342,7 +342,7 @@ def _check_members(models: Sequence[Model]) -> None:
     for model in models[1:]:
         for what, wanted, got in (
             ("task", _question(first.task), _question(model.task)),
-            ("features", first.config["features"], model.config["features"]),
+            ("features", _graphs_read(first), _graphs_read(model)),
         ):
             if wanted != got:
                 raise UsageError(
@@ -354,6 +354,12 @@ def _check_members(models: Sequence[Model]) -> None:
 def _question(task: Task) -> Mapping[str, Any]:
     """What a task asks, whatever metric scores it."""
     return {"kind": task.kind, "outputs": task.num_outputs, "names": task.names, "labels": task.labels}
+
+
+def _graphs_read(model: Model) -> Mapping[str, Any]:
+    """The features of the graphs that a model reads; what it computes of whole graphs is its own affair."""
+    features = model.config["features"]
+    return {name: features[name] for name in ("nodes", "edges")}
 
 
 def _called(model: Model) -> str:
