@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
+import json
 import os
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import Command
 
@@ -177,3 +181,19 @@ def test_standard_input(mlap: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"smiles\tactive\nCCO\t1\nC\t0\nCC\t1\nCN\t0\n")))
     facts = mlap("data", "info", "-", "--json").json
     assert (facts["name"], facts["graphs"]) == ("stdin", 4)
+
+
+def test_a_packed_set_that_lies_is_one_line(mlap: Command, tiny: Path) -> None:
+    """Its first edge leads far away, and its checksums are right; compiled loops would follow it."""
+    edges = np.fromfile(tiny / "edges.bin", np.uint8).astype("<u4")
+    edges[0] = 4_000_000_000
+    edges.tofile(tiny / "edges.bin")
+    header = json.loads((tiny / "header.json").read_text())
+    header["set"]["arrays"]["edges"].update(dtype="<u4", crc32=zlib.crc32(edges.tobytes()))
+    content = json.dumps(header["set"], sort_keys=True)
+    header["sha256"] = hashlib.sha256(content.encode()).hexdigest()
+    (tiny / "header.json").write_text(json.dumps(header))
+    for command in (("data", "info"), ("train",)):
+        answer = mlap(*command, tiny)
+        assert answer.code == 1
+        assert "node 4000000000" in answer.error

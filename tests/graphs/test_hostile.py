@@ -243,6 +243,61 @@ def test_packed_sets_that_lie(tmp_path: Path, whole: Path, data: st.DataObject) 
     assert message is None or str(path) in message
 
 
+#: what the lines of OGB's and TU's files are made of
+NUMBERS = st.lists(
+    st.sampled_from(
+        ["0", "1", "2", "7", "-1", "1.5", "4294967296", "1e400", "nan", "", "x", ",", ", ", "\n", "\r\n", '""']
+    ),
+    max_size=12,
+).map("".join)
+
+
+@given(
+    files=st.dictionaries(
+        st.sampled_from(
+            [
+                "A",
+                "graph_indicator",
+                "graph_labels",
+                "node_labels",
+                "edge_labels",
+                "node_attributes",
+                "edge_attributes",
+                "graph_attributes",
+            ]
+        ),
+        NUMBERS | st.binary(max_size=20).map(repr),
+    )
+)
+@many
+def test_tu_folders(tmp_path: Path, files: dict[str, str]) -> None:
+    shutil.rmtree(tmp_path / "T", ignore_errors=True)
+    (tmp_path / "T").mkdir()
+    sound = {"A": "1, 2\n2, 1\n3, 4\n4, 3\n", "graph_indicator": "1\n1\n2\n2\n", "graph_labels": "0\n1\n"}
+    for name, text in {**sound, **files}.items():
+        (tmp_path / "T" / f"T_{name}.txt").write_text(text)
+    answered(lambda: load_graphs(tmp_path / "T", cache=False).validate())
+
+
+@given(
+    files=st.dictionaries(
+        st.sampled_from(["edge", "edge-feat", "graph-label", "node-feat", "num-edge-list", "num-node-list"]), NUMBERS
+    ),
+    split=NUMBERS,
+    smiles=TEXTS,
+)
+@many
+def test_ogb_folders(tmp_path: Path, files: dict[str, str], split: str, smiles: str) -> None:
+    shutil.rmtree(tmp_path / "o", ignore_errors=True)
+    sound = {"edge": "0,1\n0,1\n", "graph-label": "0\n1\n", "num-edge-list": "1\n1\n", "num-node-list": "2\n2\n"}
+    parts = {"split/s/train": split, "split/s/valid": "1\n", "split/s/test": "", "mapping/mol": smiles}
+    for name, text in {**{f"raw/{stem}": text for stem, text in {**sound, **files}.items()}, **parts}.items():
+        path = tmp_path / "o" / f"{name}.csv.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(text.encode()))
+    answered(lambda: load_graphs(tmp_path / "o", cache=False).validate())
+
+
 @given(content=st.binary(max_size=100), where=st.integers(0, 60))
 @many
 def test_damaged_gzip_members(tmp_path: Path, content: bytes, where: int) -> None:

@@ -9,6 +9,7 @@ import mmap
 import multiprocessing
 import os
 import shutil
+import time
 import zlib
 from collections.abc import Iterable
 from itertools import pairwise
@@ -431,6 +432,24 @@ def test_what_was_checked_is_not_believed_from_the_set_itself(tmp_path: Path, mo
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------
+
+
+def test_a_set_that_a_killed_process_moved_aside_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "s.graphs"
+    packed.save(synthetic(2), path)
+    path.rename(tmp_path / ".s.graphs.0123456789ab.old")
+    assert packed.is_packed(path)
+    assert packed.load(path).fingerprint == synthetic(2).fingerprint
+    assert os.listdir(tmp_path) == ["s.graphs"]
+
+
+def test_what_killed_writers_left_is_removed_after_a_day(tmp_path: Path) -> None:
+    for number, age in enumerate((0, 100_000)):
+        part = tmp_path / f".s.graphs.{number:012x}.part"
+        part.mkdir()
+        os.utime(part, (time.time() - age,) * 2)
+    packed.save(synthetic(2), tmp_path / "s.graphs")
+    assert sorted(os.listdir(tmp_path)) == [".s.graphs.000000000000.part", "s.graphs"]
 
 
 def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:

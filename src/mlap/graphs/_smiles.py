@@ -149,7 +149,8 @@ def scaffolds(smiles: Sequence[str | None]) -> Result:
                 mol.ClearComputedProps()
                 mol.UpdatePropertyCache()
                 Chem.GetSymmSSSR(mol)
-            found.append(None if mol is None else _written(mol, isomericSmiles=False) or text)
+            scaffold = None if mol is None else _written(mol, isomericSmiles=False)
+            found.append(text if mol is not None and scaffold is None else scaffold)
     return found, ()
 
 

@@ -19,7 +19,9 @@ import json
 import math
 import mmap
 import os
+import re
 import shutil
+import time
 import uuid
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,6 +50,7 @@ SMALL = 64 << 20
 _HEADER = "header.json"
 _TYPES = {np.dtype(f"<{kind}").str for kind in ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")}
 _BLOCK = 1 << 22  # rows, or bytes, that are worked on at a time
+_ABANDONED = 86_400  # seconds after which nobody is still writing a part of a set
 _LOOK = 1 << 18  # rows that are looked at at a time: few enough for the processor's cache
 
 
@@ -56,6 +59,7 @@ _LOOK = 1 << 18  # rows that are looked at at a time: few enough for the process
 
 def is_packed(path: str | Path) -> bool:
     """Whether `path` is a packed set, of any version, whole or damaged."""
+    _bring_back(Path(path))
     try:
         with open(Path(path) / _HEADER, "rb") as file:
             return f'"{MAGIC}"'.encode() in file.read(200)
@@ -109,6 +113,7 @@ def verify(path: str | Path) -> GraphSet:
 
 def _read_header(path: Path) -> dict[str, Any]:
     """What the header says, once its format, version and checksum are right."""
+    _bring_back(path)
     file = path / _HEADER
     try:
         text = file.read_bytes()
@@ -347,6 +352,10 @@ class Writer:
             raise UsageError(f"{self.path} exists and is not a packed set; give another name or remove it")
         with self._writing():
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            for part in _left_behind(self.path, "part"):
+                with contextlib.suppress(FileNotFoundError):  # of a process that has just finished
+                    if time.time() - part.stat().st_mtime > _ABANDONED:
+                        shutil.rmtree(part, ignore_errors=True)
             self._folder = _sibling(self.path, "part")
             self._folder.mkdir()
         return self
@@ -456,6 +465,22 @@ def _put(folder: Path, path: Path) -> None:
             shutil.rmtree(old, ignore_errors=True)
     else:
         raise DataError(f"{path} is being written by other processes; try again")
+
+
+def _bring_back(path: Path) -> None:
+    """Give a set its name back that a process had moved aside to replace it, before it was killed."""
+    if path.suffix != SUFFIX or path.exists():
+        return
+    with contextlib.suppress(OSError):
+        for old in _left_behind(path, "old"):
+            os.rename(old, path)  # if another process was faster, there is a set again
+            return
+
+
+def _left_behind(path: Path, kind: str) -> list[Path]:
+    """What other processes have put beside `path` for a moment, or for good if they were killed."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.{kind}")
+    return [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]
 
 
 def _sibling(path: Path, kind: str) -> Path:

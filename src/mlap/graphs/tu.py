@@ -33,6 +33,9 @@ from mlap.graphs.task import Task
 
 Array = NDArray[Any]
 
+#: Graphs without nodes that a set may have: the number of its last graph says how large an array is made.
+MOST_EMPTY = 1_000_000
+
 
 def read_tu(folder: Path, name: str | None = None, *, split_seed: int = 0) -> GraphSet:
     """Read a set into memory. TU sets come without a split: theirs is random, 8:1:1, the same for every training run.
@@ -95,6 +98,7 @@ def _node_pointer(prefix: Path) -> NDArray[np.int64]:
     graph = read_integers(path, 1)[:, 0]
     refuse_line(path, graph, graph < 1, "graphs are counted from 1")
     refuse_line(path, graph, np.diff(graph, prepend=1) < 0, "the nodes must be in the order of their graphs")
+    refuse_line(path, graph, graph > len(graph) + MOST_EMPTY, "there are not that many graphs")
     return np.concatenate(([0], np.cumsum(np.bincount(graph - 1))))
 
 
