@@ -76,15 +76,16 @@ def train(
         typer.Option(metavar="1,3|last:2|learned", help="The levels that the readout reads.  [default: all]"),
     ] = None,
     graph_norm: Annotated[
-        bool | None, typer.Option("--graph-norm/--no-graph-norm", help="GraphNorm after each layer.  [default: yes]")
+        bool | None,
+        typer.Option("--graph-norm/--no-graph-norm", help="GraphNorm after each layer.  [default: the preset's]"),
     ] = None,
-    width: Annotated[int | None, typer.Option(help="Width of node representations.  [default: 200]")] = None,
+    width: Annotated[int | None, typer.Option(help="Width of node representations.  [default: the preset's]")] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Passes over the training graphs.  [default: the data set's]")
+        int | None, typer.Option(help="Passes over the training graphs.  [default: the preset's]")
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Graphs per step.  [default: the data set's]")] = None,
-    lr: Annotated[float | None, typer.Option(help="Adam's learning rate.  [default: the data set's]")] = None,
-    dropout: Annotated[float | None, typer.Option(help="Dropout after each layer.  [default: 0.5]")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Graphs per step.  [default: the preset's]")] = None,
+    lr: Annotated[float | None, typer.Option(help="Adam's learning rate.  [default: the preset's]")] = None,
+    dropout: Annotated[float | None, typer.Option(help="Dropout after each layer.  [default: the preset's]")] = None,
     backbone: Annotated[str | None, typer.Option(help=f"{', '.join(BACKBONES)}.  [default: gin]")] = None,
     seed: Annotated[
         int | None, typer.Option(help="Random seed for initial weights, shuffling and dropout.  [default: 0]")

@@ -209,6 +209,10 @@ class Recipe:
             "clip": 1.0,
             "select": "best" if kind == "regression" else "last",
         }
+        if changes.get("backbone", "gin") != "gin":  # others have no network inside of a layer
+            fields["inner_norm"] = "none"
+        if "patience" in changes or "select_metric" in changes:  # who says how to choose an epoch wants one chosen
+            fields["select"] = "best"
         recipe = cls.of({**fields, **changes})
         return recipe if "warmup" in changes else recipe.replace(warmup=recipe.epochs / 10)
 
