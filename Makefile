@@ -22,6 +22,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/mypy
 
 docs: $(VENV)/installed-docs
+	@rm -rf docs/generated
 	$(BIN)/python -m sphinx -W --keep-going --quiet -c docs . build/site
 	@echo "The site is in build/site/index.html"
 
@@ -33,7 +34,7 @@ $(VENV)/python-ok:
 
 $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/python-ok
 	@echo "Setting up $(VENV) (once; a few minutes, mostly torch) …"
-	$(PIP) --editable '.[chem,fast]'
+	$(PIP) --editable '.[chem,fast,serve]'
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed

@@ -6,6 +6,7 @@ of `research` link to each other by the same relative paths on the site and in t
 
 from importlib.metadata import version as installed_version
 from pathlib import Path
+from typing import Any
 
 project = "mlap"
 author = "The mlap developers"
@@ -30,3 +31,33 @@ autodoc_typehints = "description"
 html_theme = "furo"
 html_title = f"mlap {release}"
 html_additional_pages = {"index": "redirect.html"}  # the first page lies in a folder; the site's address does not
+
+
+def _write_commands(app: Any) -> None:
+    """Write the page of commands: what `mlap VERB --help` prints, so that it need not be written twice."""
+    import typer
+
+    from mlap.cli import app as command_line
+
+    def pages(command: Any, name: str, parent: Any = None) -> list[str]:
+        context = command.context_class(command, info_name=name, parent=parent, terminal_width=100)
+        inner = getattr(command, "commands", {})
+        if inner:
+            return [line for word, each in inner.items() for line in pages(each, word, context)]
+        return [f"## {context.command_path}", "", "```text", command.get_help(context).rstrip(), "```", ""]
+
+    text = [
+        "# Commands",
+        "",
+        "What `mlap VERB --help` prints.",
+        "",
+        *pages(typer.main.get_command(command_line), "mlap"),
+    ]
+    folder = Path(__file__).parent / "generated"
+    folder.mkdir(exist_ok=True)
+    (folder / "commands.md").write_text("\n".join(text), encoding="utf-8")
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("builder-inited", _write_commands)

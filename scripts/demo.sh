@@ -13,7 +13,7 @@ cat <<'TEXT'
 TEXT
 mkdir -p demo
 "$bin/python" scripts/demo_table.py demo
-mlap train demo/molecules.csv --target active --split-by scaffold --layers 3 --width 64 --epochs 10 \
+mlap train demo/molecules.csv --target active --split-by scaffold --preset quick \
   --out demo/runs/molecules --overwrite --quiet
 mlap predict demo/runs/molecules demo/new-molecules.csv --out demo/predictions.csv
 echo
@@ -36,5 +36,6 @@ Look at
   demo/procaine/graph-0.png   which atoms of procaine made it active, level by level
   demo/predictions.csv        100 new molecules with predictions beside the known answer
   demo/report/index.html      the study: who won, how depth matters, what each level knows
-Next, on a table of your own:  ${bin}/mlap train your.csv
+Open the explorer on the model of part 1, and ask it about molecules of your own:
+  ${bin}/mlap serve demo/runs/molecules --open
 TEXT

@@ -71,11 +71,12 @@ def _serve(address: str) -> None:
         if os.fork() == 0:
             listener.close()
             _answer(caller)
+            return  # the interpreter ends as usual, and with it the processes that the call started
         caller.close()
 
 
 def _answer(caller: socket.socket) -> None:
-    """Run one call in this process, say its exit code, and end."""
+    """Run one call in this process, and say its exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     message, files, _, _ = socket.recv_fds(caller, 1 << 20, 3)
     arguments, folder, environment = json.loads(message)
@@ -102,7 +103,6 @@ def _answer(caller: socket.socket) -> None:
             sys.stdout.flush()
             sys.stderr.flush()
         caller.sendall(str(code).encode())
-        os._exit(0)
 
 
 if __name__ == "__main__":

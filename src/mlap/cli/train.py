@@ -268,13 +268,13 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
     graphs = load(dataset, data_root, silent, **options)
     if graphs.task is None:
         raise UsageError(f"{graphs.name} has no labels to train on", "targets")
-    check_parts(graphs)
     if call.baseline is not None:
         return _fit_baseline(call, call.baseline, graphs, silent)
     alone = recipe is not None or call.members == 1 or (call.members is None and not _recommended(call, graphs))
     members = 1 if alone else call.members or MEMBERS
     if recipe is None:
         recipe, members = _chosen(call, graphs, members, device, silent)
+    check_parts(graphs, recipe.select_metric)
     if not alone:
         return _train_members(call, graphs, recipe, members, device, silent)
     norm = {"graph": "GraphNorm", "none": "no normalisation"}.get(recipe.norm, f"{recipe.norm} normalisation")
