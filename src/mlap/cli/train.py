@@ -272,11 +272,12 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
         return _fit_baseline(call, call.baseline, graphs, silent)
     alone = recipe is not None or call.members == 1 or (call.members is None and not _recommended(call, graphs))
     members = 1 if alone else call.members or MEMBERS
+    told = ""
     if recipe is None:
-        recipe, members = _chosen(call, graphs, members, device, silent)
+        recipe, members, told = _chosen(call, graphs, members, device, silent)
     check_parts(graphs, recipe.select_metric)
     if not alone:
-        return _train_members(call, graphs, recipe, members, device, silent)
+        return _train_members(call, graphs, recipe, members, told, device, silent)
     norm = {"graph": "GraphNorm", "none": "no normalisation"}.get(recipe.norm, f"{recipe.norm} normalisation")
     out = call.out or Path("runs") / graphs.name / (
         f"{recipe.architecture}-L{recipe.layers}-{recipe.norm}-s{recipe.seed}"
@@ -288,6 +289,7 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
     )
     note(f"on {graphs.name}: {count(len(graphs), 'graph')} ({splits})", silent)
     note(f"writing to {out} (device {device}, {count(torch.get_num_threads(), 'thread')})", silent)
+    note(told, silent or not told)
     metric = recipe.select_metric or graphs.task.metric
     try:
         with training_bar(recipe.epochs, metric, silent=silent, lines=note) as (on_epoch, on_step):
@@ -347,7 +349,7 @@ def _fit_baseline(call: TrainCall, name: str, graphs: GraphSet, silent: bool) ->
 
 
 def _train_members(
-    call: TrainCall, graphs: GraphSet, recipe: Recipe, members: int, device: str, silent: bool
+    call: TrainCall, graphs: GraphSet, recipe: Recipe, members: int, told: str, device: str, silent: bool
 ) -> Answer:
     """Train an ensemble, and say what became of it."""
     from mlap.cli.ensemble import ensemble_json, ensemble_lines
@@ -360,6 +362,7 @@ def _train_members(
     networks = f"{members} × {recipe.architecture}, {count(recipe.layers, 'layer')}, width {recipe.width}"
     note(" + ".join([networks, *baselines]), silent)
     note(f"writing to {out}", silent)
+    note(told, silent or not told)
     try:
         with steps_bar(silent) as progress:
             ensemble = train_ensemble(
@@ -394,8 +397,8 @@ def _recommended(call: TrainCall, graphs: GraphSet) -> bool:
     return (call.preset or preset_of(graphs)) == "recommended"
 
 
-def _chosen(call: TrainCall, graphs: GraphSet, members: int, device: str, silent: bool) -> tuple[Recipe, int]:
-    """The recipe of a new model and its number of networks, within the time that there is; their cost is said."""
+def _chosen(call: TrainCall, graphs: GraphSet, members: int, device: str, silent: bool) -> tuple[Recipe, int, str]:
+    """The recipe of a new model and its number of networks, within the time that there is; what to say of their cost."""
     from mlap.cli.sweep_view import duration
     from mlap.machines import usable_cores
     from mlap.training import parallel, recipe_for
@@ -403,7 +406,7 @@ def _chosen(call: TrainCall, graphs: GraphSet, members: int, device: str, silent
 
     recipe = recipe_for(graphs, call.preset, **call.changes)
     if (silent and call.time is None) or parallel.world_size() > 1:
-        return recipe, members
+        return recipe, members, ""
     cost = cost_of(recipe, graphs, device)
     at_a_time = usable_cores() if device == "cpu" and members > 1 else 1
     if call.time is not None:
@@ -413,8 +416,7 @@ def _chosen(call: TrainCall, graphs: GraphSet, members: int, device: str, silent
             note(f"{trained} instead of {members} of {recipe.epochs}, for {call.time:g} minutes", silent)
         cost = dataclasses.replace(cost, network=cost.network * fitted.epochs / recipe.epochs)
         recipe, members = fitted, fewer
-    note(f"this will take about {duration(cost.seconds(members, at_a_time))}", silent)
-    return recipe, members
+    return recipe, members, f"this will take about {duration(cost.seconds(members, at_a_time))}"
 
 
 def _train_folds(call: TrainCall, folds: int, device: str, compile: bool, silent: bool) -> Answer:
