@@ -398,7 +398,7 @@ def _recommended(call: TrainCall, graphs: GraphSet) -> bool:
 
 
 def _chosen(call: TrainCall, graphs: GraphSet, members: int, device: str, silent: bool) -> tuple[Recipe, int, str]:
-    """The recipe of a new model and its number of networks, within the time that there is; what to say of their cost."""
+    """The recipe of a new model and its number of networks, within the time that there is; what to say of it."""
     from mlap.cli.sweep_view import duration
     from mlap.machines import usable_cores
     from mlap.training import parallel, recipe_for
