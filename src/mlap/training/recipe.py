@@ -174,7 +174,7 @@ class Recipe:
     def recommended(cls, kind: str, num_graphs: int, molecules: bool = False, **changes: Any) -> Recipe:
         """The recipe that we recommend, with the given fields changed.
 
-        It was chosen on validation data of eight sets together (`research/recommended.md`). Classification keeps the
+        It was chosen on validation data of seven sets together (`research/recipe_search`). Classification keeps the
         last epoch, for few validation graphs choose badly. Regression has a pooling that can count, and keeps the best.
 
         Args:
