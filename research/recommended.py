@@ -212,8 +212,8 @@ def page(found: list[dict[str, str]]) -> str:
         "Made by `python research/recommended.py --page` from `results/recommended.csv` and `peers/chemprop_runs.csv`.",
         "Test scores, mean ± s.e. over seeds (in brackets their number, where it is not 3). Bold: the best of a row.",
         "ROC-AUC, and RMSE for molesol. The recipe and the ensemble's rules were chosen on validation graphs alone",
-        "(`research/recipe_search`: seven sets, molhiv not among them, mostly one split and one seed each). An empty cell",
-        "was not measured, or has no SMILES.",
+        "(`research/recipe_search`: seven sets, molhiv not among them, mostly one split and one seed each). An empty",
+        "cell was not measured, or has no SMILES.",
         "",
     ]
     columns = [*MODELS, "chemprop", "chemprop, five"]
