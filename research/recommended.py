@@ -210,9 +210,10 @@ def page(found: list[dict[str, str]]) -> str:
         "# The recommended model beside others",
         "",
         "Made by `python research/recommended.py --page` from `results/recommended.csv` and `peers/chemprop_runs.csv`.",
-        "Test scores, mean ± s.e. over seeds (in brackets their number, where it is not 3); the best of a row is bold.",
+        "Test scores, mean ± s.e. over seeds (in brackets their number, where it is not 3). Bold: the best of a row.",
         "ROC-AUC, and RMSE for molesol. The recipe and the ensemble's rules were chosen on validation graphs alone",
-        "(`research/recipe_search`). An empty cell was not measured, or has no SMILES.",
+        "(`research/recipe_search`: seven sets, molhiv not among them, mostly one split and one seed each). An empty",
+        "cell was not measured, or has no SMILES.",
         "",
     ]
     columns = [*MODELS, "chemprop", "chemprop, five"]
@@ -220,12 +221,18 @@ def page(found: list[dict[str, str]]) -> str:
     lines += ["| set | " + " | ".join(columns) + " |", "| --- |" + " --- |" * len(columns)]
     for name, cells in table.items():
         known = {column: cell[0] for column, cell in cells.items() if cell is not None}
-        best = (min if name == "molesol" else max)(known.values(), default=None)
+        best = (min if name == "molesol" else max)(known.values()) if "ensemble" in known else None
         shown = ["" if cell is None else f"**{cell[1]}**" if cell[0] == best else cell[1] for cell in cells.values()]
         lines.append(f"| {name} | " + " | ".join(shown) + " |")
     lines += ["", "## Mean rank", ""]
-    lines += list(ranks("all sets", table, [c for c in MODELS if c not in ("rf-morgan", "rf-assay")]))
-    lines += list(ranks("sets with SMILES", {n: table[n] for n in SETS if n.startswith("mol")}, columns))
+    lines += list(
+        ranks(
+            "all sets, without the models that need SMILES",
+            table,
+            [c for c in MODELS if c not in ("rf-morgan", "rf-assay")],
+        )
+    )
+    lines += list(ranks("the sets with SMILES", {n: table[n] for n in SETS if n.startswith("mol")}, columns))
     lines += ["", "## Seconds", "", "Wall time of one thread on a machine that others used too; an upper bound.", ""]
     lines += ["| set | " + " | ".join(columns) + " |", "| --- |" + " --- |" * len(columns)]
     for name in SETS:
@@ -271,7 +278,7 @@ def ranks(title: str, table: dict[str, dict[str, tuple[float, str] | None]], col
         for place, column in enumerate(order, 1):
             places[column].append(place)
     shown = ", ".join(f"{c} {fmean(p):.2f}" for c, p in sorted(places.items(), key=lambda item: fmean(item[1])))
-    yield f"Over {len(whole)} {title} ({', '.join(whole)}): {shown}."
+    yield f"Of {title}, over the {len(whole)} that are complete ({', '.join(whole)}): {shown}."
     yield ""
 
 

@@ -41,7 +41,8 @@ def test_what_people_see(mlap: Command, tiny: Path) -> None:
     assert lines[0] == "jk-max, 2 layers, no normalisation, width 8, seed 3"
     assert lines[1] == "on synthetic-variant: 54 graphs (43 train, 6 valid, 5 test)"
     assert lines[2] == "writing to runs/synthetic-variant/jk-max-L2-none-s3 (device cpu, 1 thread)"
-    assert re.match(r"epoch 1/2  loss \d\.\d{4}  validation error rate \d\.\d{4}  \(best ", lines[3])
+    assert re.fullmatch(r"this will take about \d+\.\d s", lines[3])
+    assert re.match(r"epoch 1/2  loss \d\.\d{4}  validation error rate \d\.\d{4}  \(best ", lines[4])
     assert re.match(r"epoch \d: validation error rate \d\.\d{4}, test error rate \d\.\d{4}", answer.out)
     assert load("runs/synthetic-variant/jk-max-L2-none-s3").recipe.seed == 3
 

@@ -49,7 +49,7 @@ def labelled(kind: str, count: int = 460) -> GraphSet:
 @pytest.fixture(scope="module", params=METRICS)
 def made(request: pytest.FixtureRequest) -> tuple[GraphSet, Model]:
     graphs = labelled(request.param)
-    model = train(graphs, layers=2, width=16, epochs=25, batch_size=20, lr=0.01, device="cpu")
+    model = train(graphs, preset="paper", layers=2, width=16, epochs=25, batch_size=20, lr=0.01, device="cpu")
     return graphs, model
 
 
@@ -61,7 +61,7 @@ def log_loss(model: Model, graphs: GraphSet, part: str) -> float:
 @pytest.mark.parametrize("kind", ["binary", "multiclass"])
 def test_probabilities_become_truer_and_logits_stay(kind: str, method: str) -> None:
     graphs = labelled(kind)
-    model = train(graphs, layers=2, width=16, epochs=25, batch_size=20, lr=0.01, device="cpu")
+    model = train(graphs, preset="paper", layers=2, width=16, epochs=25, batch_size=20, lr=0.01, device="cpu")
     before, logits = log_loss(model, graphs, "valid"), model.logits(graphs)
     model.calibrate(graphs, "valid", method=method)
     assert model.calibrated is not None
@@ -219,7 +219,7 @@ def test_damaged_files(change: dict[str, Any], fact: str, tmp_path: Path) -> Non
 
 def test_other_weights_void_a_calibration(tmp_path: Path) -> None:
     graphs, out = labelled("binary"), tmp_path / "run"
-    small = {"layers": 1, "width": 8, "lr": 0.01, "device": "cpu", "out": out}
+    small = {"preset": "paper", "layers": 1, "width": 8, "lr": 0.01, "device": "cpu", "out": out}
     train(graphs, epochs=1, **small).calibrate(graphs, "valid")
     train(graphs, epochs=1, resume=True, **small)  # nothing to be done: it stays
     assert load(out).calibrated is not None

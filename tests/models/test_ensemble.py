@@ -121,6 +121,8 @@ def test_explanations_add_up(made: tuple[GraphSet, list[Model]]) -> None:
         assert found.levels == (1, 2, 3)
         assert set(found.others) == {"wl-linear"}
         total = found.bias + found.shares.sum(axis=(0, 1)) + sum(found.others.values())
+        if found.graph_share is not None:  # of descriptors
+            total = total + found.graph_share
         np.testing.assert_allclose(total, logits[row], rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(found.logits, logits[row], rtol=1e-5, atol=1e-5)
         assert found.residual < 1e-3 * max(1, np.abs(logits[row]).max())

@@ -51,6 +51,14 @@ def test_warm_up_is_a_tenth_unless_told_otherwise() -> None:
     assert Recipe.recommended("binary", 1000, epochs=20, warmup=5).warmup == 5
 
 
+def test_what_a_change_implies() -> None:
+    for change in ({"patience": 3}, {"select_metric": "ap"}):
+        assert Recipe.recommended("binary", 1000, **change).select == "best"
+        assert Recipe.recommended("binary", 1000, select="last", **change).select == "last"
+    assert Recipe.recommended("binary", 1000, backbone="gcn").inner_norm == "none"
+    assert mlap.train(own(), backbone="gcn", width=8, epochs=1).recipe.norm == "batch"
+
+
 def test_small_sets_are_seen_more_often_and_large_ones_less() -> None:
     epochs = [Recipe.recommended("binary", number).epochs for number in (0, 10, 300, 640, 100_000, 10**6, 10**9)]
     assert epochs == [160, 160, 85, 40, 40, 5, 5]

@@ -76,15 +76,16 @@ def train(
         typer.Option(metavar="1,3|last:2|learned", help="The levels that the readout reads.  [default: all]"),
     ] = None,
     graph_norm: Annotated[
-        bool | None, typer.Option("--graph-norm/--no-graph-norm", help="GraphNorm after each layer.  [default: yes]")
+        bool | None,
+        typer.Option("--graph-norm/--no-graph-norm", help="GraphNorm after each layer.  [default: the preset's]"),
     ] = None,
-    width: Annotated[int | None, typer.Option(help="Width of node representations.  [default: 200]")] = None,
+    width: Annotated[int | None, typer.Option(help="Width of node representations.  [default: the preset's]")] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Passes over the training graphs.  [default: the data set's]")
+        int | None, typer.Option(help="Passes over the training graphs.  [default: the preset's]")
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Graphs per step.  [default: the data set's]")] = None,
-    lr: Annotated[float | None, typer.Option(help="Adam's learning rate.  [default: the data set's]")] = None,
-    dropout: Annotated[float | None, typer.Option(help="Dropout after each layer.  [default: 0.5]")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Graphs per step.  [default: the preset's]")] = None,
+    lr: Annotated[float | None, typer.Option(help="Adam's learning rate.  [default: the preset's]")] = None,
+    dropout: Annotated[float | None, typer.Option(help="Dropout after each layer.  [default: the preset's]")] = None,
     backbone: Annotated[str | None, typer.Option(help=f"{', '.join(BACKBONES)}.  [default: gin]")] = None,
     seed: Annotated[
         int | None, typer.Option(help="Random seed for initial weights, shuffling and dropout.  [default: 0]")
@@ -271,11 +272,12 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
         return _fit_baseline(call, call.baseline, graphs, silent)
     alone = recipe is not None or call.members == 1 or (call.members is None and not _recommended(call, graphs))
     members = 1 if alone else call.members or MEMBERS
+    told = ""
     if recipe is None:
-        recipe, members = _chosen(call, graphs, members, device, silent)
+        recipe, members, told = _chosen(call, graphs, members, device, silent)
     check_parts(graphs, recipe.select_metric)
     if not alone:
-        return _train_members(call, graphs, recipe, members, device, silent)
+        return _train_members(call, graphs, recipe, members, told, device, silent)
     norm = {"graph": "GraphNorm", "none": "no normalisation"}.get(recipe.norm, f"{recipe.norm} normalisation")
     out = call.out or Path("runs") / graphs.name / (
         f"{recipe.architecture}-L{recipe.layers}-{recipe.norm}-s{recipe.seed}"
@@ -287,6 +289,7 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
     )
     note(f"on {graphs.name}: {count(len(graphs), 'graph')} ({splits})", silent)
     note(f"writing to {out} (device {device}, {count(torch.get_num_threads(), 'thread')})", silent)
+    note(told, silent or not told)
     metric = recipe.select_metric or graphs.task.metric
     try:
         with training_bar(recipe.epochs, metric, silent=silent, lines=note) as (on_epoch, on_step):
@@ -346,7 +349,7 @@ def _fit_baseline(call: TrainCall, name: str, graphs: GraphSet, silent: bool) ->
 
 
 def _train_members(
-    call: TrainCall, graphs: GraphSet, recipe: Recipe, members: int, device: str, silent: bool
+    call: TrainCall, graphs: GraphSet, recipe: Recipe, members: int, told: str, device: str, silent: bool
 ) -> Answer:
     """Train an ensemble, and say what became of it."""
     from mlap.cli.ensemble import ensemble_json, ensemble_lines
@@ -359,6 +362,7 @@ def _train_members(
     networks = f"{members} × {recipe.architecture}, {count(recipe.layers, 'layer')}, width {recipe.width}"
     note(" + ".join([networks, *baselines]), silent)
     note(f"writing to {out}", silent)
+    note(told, silent or not told)
     try:
         with steps_bar(silent) as progress:
             ensemble = train_ensemble(
@@ -393,8 +397,8 @@ def _recommended(call: TrainCall, graphs: GraphSet) -> bool:
     return (call.preset or preset_of(graphs)) == "recommended"
 
 
-def _chosen(call: TrainCall, graphs: GraphSet, members: int, device: str, silent: bool) -> tuple[Recipe, int]:
-    """The recipe of a new model and its number of networks, within the time that there is; their cost is said."""
+def _chosen(call: TrainCall, graphs: GraphSet, members: int, device: str, silent: bool) -> tuple[Recipe, int, str]:
+    """The recipe of a new model and its number of networks, within the time that there is; what to say of it."""
     from mlap.cli.sweep_view import duration
     from mlap.machines import usable_cores
     from mlap.training import parallel, recipe_for
@@ -402,7 +406,7 @@ def _chosen(call: TrainCall, graphs: GraphSet, members: int, device: str, silent
 
     recipe = recipe_for(graphs, call.preset, **call.changes)
     if (silent and call.time is None) or parallel.world_size() > 1:
-        return recipe, members
+        return recipe, members, ""
     cost = cost_of(recipe, graphs, device)
     at_a_time = usable_cores() if device == "cpu" and members > 1 else 1
     if call.time is not None:
@@ -412,8 +416,7 @@ def _chosen(call: TrainCall, graphs: GraphSet, members: int, device: str, silent
             note(f"{trained} instead of {members} of {recipe.epochs}, for {call.time:g} minutes", silent)
         cost = dataclasses.replace(cost, network=cost.network * fitted.epochs / recipe.epochs)
         recipe, members = fitted, fewer
-    note(f"this will take about {duration(cost.seconds(members, at_a_time))}", silent)
-    return recipe, members
+    return recipe, members, f"this will take about {duration(cost.seconds(members, at_a_time))}"
 
 
 def _train_folds(call: TrainCall, folds: int, device: str, compile: bool, silent: bool) -> Answer:
