@@ -18,7 +18,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.records import made_by, write
+import mlap
+from benchmarks.records import RESULTS, made_by, write
+from mlap.analysis import layer_weights
 from mlap.graphs import load_graphs
 from mlap.statistics import holm, mann_whitney, summarise
 from mlap.study import RunRecord, Study
@@ -126,32 +128,36 @@ def arm_of(run: RunRecord) -> str:
 
 
 def table(studies: Path) -> None:
-    """Write one row per run, and one per set, depth and arm with its test against MLAP-Sum."""
-    runs, rows = [], []
+    """Write every run; a row per set, depth and arm with its test against MLAP-Sum; and what the levels weigh."""
+    rows, weights = [], []
     for path in sorted(studies.glob("*.db")):
+        out = RESULTS / f"levels_study_{path.stem}_runs.csv"
+        export = ["mlap", "compare", str(path), "--table", "runs", "--finished", "--format", "csv", "--out", str(out)]
+        subprocess.run([sys.executable, "-m", *export], check=True)
         with Study.open(path) as study:
             done = [run for run in study.runs() if run.status == "done" and run.test_score is not None]
         arms: dict[int, dict[str, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
         for run in done:
             arms[run.layers][arm_of(run)].append(run)
-            runs.append(
-                {
-                    "data": run.data_name,
-                    "layers": run.layers,
-                    "arm": arm_of(run),
-                    "seed": run.seed,
-                    "valid": run.valid_score,
-                    "test": run.test_score,
-                    "metric": run.metric,
-                    "parameters": run.num_parameters,
-                    "best_epoch": run.best_epoch,
-                    "seconds": round(run.seconds or 0, 1),
-                }
-            )
+            weights += list(_weights(run, path.with_name(f"{path.name}.runs") / run.hash))
         for layers, found in sorted(arms.items()):
             rows += _rows(done[0], layers, found)
-    write("levels_study_runs.csv", runs, made_by("torch", arguments=["table"]))
     write("levels_study.csv", rows, made_by("torch", arguments=["table"]))
+    write("levels_study_weights.csv", weights, made_by("torch", arguments=["table"]))
+
+
+def _weights(run: RunRecord, folder: Path) -> Iterator[dict[str, Any]]:
+    """The weights of the levels of a network that has learned some; a level that it did not keep has none."""
+    if not folder.exists() or (run.architecture != "mlap-weighted" and not run.recipe.levels.startswith("learned")):
+        return
+    network = mlap.load(folder).network
+    found = layer_weights(network)
+    assert found is not None
+    by_level = dict(zip(network.level_numbers(len(found)), found.tolist(), strict=True))
+    for level in range(1, run.layers + 1):
+        weight = round(by_level.get(level, 0.0), 6)
+        about = {"data": run.data_name, "layers": run.layers, "arm": arm_of(run), "seed": run.seed}
+        yield {**about, "level": level, "weight": weight}
 
 
 def _rows(example: RunRecord, layers: int, arms: dict[str, list[RunRecord]]) -> list[dict[str, Any]]:
