@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import mlap
 from benchmarks.records import RESULTS, made_by, write
 from mlap.analysis import layer_weights
-from mlap.graphs import load_graphs
+from mlap.graphs import GraphSet, load_graphs
+from mlap.nn import graph_network
 from mlap.statistics import holm, mann_whitney, summarise
 from mlap.study import RunRecord, Study
 from mlap.training import Recipe
-from mlap.training.objective import Objective
-from mlap.training.run import build_network, describe_features
+from mlap.training.run import describe_features
 
 #: 64 channels instead of the paper's 200, and fewer epochs, so that ten seeds of all arms are affordable
 SETTINGS = {"width": 64, "epochs": 30, "lr_decay_every": 10}
@@ -65,14 +65,21 @@ PARTS = (
 )
 
 
-def num_parameters(recipe: Recipe, graphs: Any) -> int:
+def num_parameters(recipe: Recipe, graphs: GraphSet) -> int:
     """The parameters of a recipe's network for some graphs."""
-    described = describe_features(graphs)
-    network = build_network(recipe, Objective.of(graphs).task, described["nodes"], described["edges"])
+    assert graphs.task is not None
+    network = graph_network(
+        recipe.architecture,
+        num_layers=recipe.layers,
+        channels=recipe.width,
+        out_channels=graphs.task.num_outputs,
+        norm=recipe.norm,
+        **describe_features(graphs),
+    )
     return sum(parameter.numel() for parameter in network.parameters())
 
 
-def matched_width(recipe: Recipe, parameters: int, graphs: Any) -> int:
+def matched_width(recipe: Recipe, parameters: int, graphs: GraphSet) -> int:
     """The width at which a recipe's network has the nearest number of parameters, which grows with the width."""
     low, high = 1, 2
     while num_parameters(recipe.replace(width=high), graphs) < parameters:
