@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import subprocess
 import sys
@@ -22,6 +23,7 @@ import mlap
 from benchmarks.records import RESULTS, made_by, write
 from mlap.analysis import layer_weights
 from mlap.graphs import GraphSet, load_graphs
+from mlap.names import load_plugins
 from mlap.nn import graph_network
 from mlap.statistics import holm, mann_whitney, summarise
 from mlap.study import RunRecord, Study
@@ -46,6 +48,9 @@ OPTIONS = (
 LARGEST = "mlap-gru"
 #: options of MLAP-Weighted, for appendix C's question whether its weights are unstable
 WEIGHTED = ({"lr": 1e-4}, {"stages": "mlap-sum:10"}, {"stages": "naive:10+frozen:5"})
+
+#: architectures that learn a weight of each level, the same for all graphs
+HAVE_WEIGHTS = ("mlap-weighted", "mlap-scaled", "mlap-slow")
 
 
 class Part(NamedTuple):
@@ -108,6 +113,7 @@ def commands(data: Path, studies: Path) -> Iterator[list[str]]:
             yield sweep(part, data, studies, "mlap-sum", "5", changes)
         for changes in WEIGHTED:
             yield sweep(part, data, studies, "mlap-weighted", "5", changes)
+        yield sweep(part, data, studies, "mlap-scaled,mlap-slow", "5", {})
 
 
 def sweep(
@@ -155,7 +161,7 @@ def table(studies: Path) -> None:
 
 def _weights(run: RunRecord, folder: Path) -> Iterator[dict[str, Any]]:
     """The weights of the levels of a network that has learned some; a level that it did not keep has none."""
-    if not folder.exists() or (run.architecture != "mlap-weighted" and not run.recipe.levels.startswith("learned")):
+    if not folder.exists() or (run.architecture not in HAVE_WEIGHTS and not run.recipe.levels.startswith("learned")):
         return
     network = mlap.load(folder).network
     found = layer_weights(network)
@@ -213,6 +219,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("data"))
     parser.add_argument("--studies", type=Path, default=Path("studies"))
     asked = parser.parse_args()
+    os.environ["MLAP_PLUGINS"] = "research.levels_joins"  # `mlap-scaled` and `mlap-slow`, for the workers too
+    load_plugins()
     if asked.what == "table":
         table(asked.studies)
         return
