@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import subprocess
 import sys
@@ -18,13 +19,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.records import made_by, write
-from mlap.graphs import load_graphs
+import mlap
+from benchmarks.records import RESULTS, made_by, write
+from mlap.analysis import layer_weights
+from mlap.graphs import GraphSet, load_graphs
+from mlap.names import load_plugins
+from mlap.nn import graph_network
 from mlap.statistics import holm, mann_whitney, summarise
 from mlap.study import RunRecord, Study
 from mlap.training import Recipe
-from mlap.training.objective import Objective
-from mlap.training.run import build_network, describe_features
+from mlap.training.run import describe_features
 
 #: 64 channels instead of the paper's 200, and fewer epochs, so that ten seeds of all arms are affordable
 SETTINGS = {"width": 64, "epochs": 30, "lr_decay_every": 10}
@@ -45,6 +49,9 @@ LARGEST = "mlap-gru"
 #: options of MLAP-Weighted, for appendix C's question whether its weights are unstable
 WEIGHTED = ({"lr": 1e-4}, {"stages": "mlap-sum:10"}, {"stages": "naive:10+frozen:5"})
 
+#: architectures that learn a weight of each level, the same for all graphs
+HAVE_WEIGHTS = ("mlap-weighted", "mlap-scaled", "mlap-slow")
+
 
 class Part(NamedTuple):
     """A set with the depths and seeds at which it is studied; options are studied at depth 5."""
@@ -63,14 +70,21 @@ PARTS = (
 )
 
 
-def num_parameters(recipe: Recipe, graphs: Any) -> int:
+def num_parameters(recipe: Recipe, graphs: GraphSet) -> int:
     """The parameters of a recipe's network for some graphs."""
-    described = describe_features(graphs)
-    network = build_network(recipe, Objective.of(graphs).task, described["nodes"], described["edges"])
+    assert graphs.task is not None
+    network = graph_network(
+        recipe.architecture,
+        num_layers=recipe.layers,
+        channels=recipe.width,
+        out_channels=graphs.task.num_outputs,
+        norm=recipe.norm,
+        **describe_features(graphs),
+    )
     return sum(parameter.numel() for parameter in network.parameters())
 
 
-def matched_width(recipe: Recipe, parameters: int, graphs: Any) -> int:
+def matched_width(recipe: Recipe, parameters: int, graphs: GraphSet) -> int:
     """The width at which a recipe's network has the nearest number of parameters, which grows with the width."""
     low, high = 1, 2
     while num_parameters(recipe.replace(width=high), graphs) < parameters:
@@ -99,6 +113,7 @@ def commands(data: Path, studies: Path) -> Iterator[list[str]]:
             yield sweep(part, data, studies, "mlap-sum", "5", changes)
         for changes in WEIGHTED:
             yield sweep(part, data, studies, "mlap-weighted", "5", changes)
+        yield sweep(part, data, studies, "mlap-scaled,mlap-slow", "5", {})
 
 
 def sweep(
@@ -126,32 +141,36 @@ def arm_of(run: RunRecord) -> str:
 
 
 def table(studies: Path) -> None:
-    """Write one row per run, and one per set, depth and arm with its test against MLAP-Sum."""
-    runs, rows = [], []
+    """Write every run; a row per set, depth and arm with its test against MLAP-Sum; and what the levels weigh."""
+    rows, weights = [], []
     for path in sorted(studies.glob("*.db")):
+        out = RESULTS / f"levels_study_{path.stem}_runs.csv"
+        export = ["mlap", "compare", str(path), "--table", "runs", "--finished", "--format", "csv", "--out", str(out)]
+        subprocess.run([sys.executable, "-m", *export], check=True)
         with Study.open(path) as study:
             done = [run for run in study.runs() if run.status == "done" and run.test_score is not None]
         arms: dict[int, dict[str, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
         for run in done:
             arms[run.layers][arm_of(run)].append(run)
-            runs.append(
-                {
-                    "data": run.data_name,
-                    "layers": run.layers,
-                    "arm": arm_of(run),
-                    "seed": run.seed,
-                    "valid": run.valid_score,
-                    "test": run.test_score,
-                    "metric": run.metric,
-                    "parameters": run.num_parameters,
-                    "best_epoch": run.best_epoch,
-                    "seconds": round(run.seconds or 0, 1),
-                }
-            )
+            weights += list(_weights(run, path.with_name(f"{path.name}.runs") / run.hash))
         for layers, found in sorted(arms.items()):
             rows += _rows(done[0], layers, found)
-    write("levels_study_runs.csv", runs, made_by("torch", arguments=["table"]))
     write("levels_study.csv", rows, made_by("torch", arguments=["table"]))
+    write("levels_study_weights.csv", weights, made_by("torch", arguments=["table"]))
+
+
+def _weights(run: RunRecord, folder: Path) -> Iterator[dict[str, Any]]:
+    """The weights of the levels of a network that has learned some; a level that it did not keep has none."""
+    if not folder.exists() or (run.architecture not in HAVE_WEIGHTS and not run.recipe.levels.startswith("learned")):
+        return
+    network = mlap.load(folder).network
+    found = layer_weights(network)
+    assert found is not None
+    by_level = dict(zip(network.level_numbers(len(found)), found.tolist(), strict=True))
+    for level in range(1, run.layers + 1):
+        weight = round(by_level.get(level, 0.0), 6)
+        about = {"data": run.data_name, "layers": run.layers, "arm": arm_of(run), "seed": run.seed}
+        yield {**about, "level": level, "weight": weight}
 
 
 def _rows(example: RunRecord, layers: int, arms: dict[str, list[RunRecord]]) -> list[dict[str, Any]]:
@@ -200,6 +219,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("data"))
     parser.add_argument("--studies", type=Path, default=Path("studies"))
     asked = parser.parse_args()
+    os.environ["MLAP_PLUGINS"] = "research.levels_joins"  # `mlap-scaled` and `mlap-slow`, for the workers too
+    load_plugins()
     if asked.what == "table":
         table(asked.studies)
         return

@@ -67,9 +67,14 @@ def draw_probe(axes: Axes, rows: Sequence[ProbeRow]) -> None:
         axes.set_xlabel("level")
 
 
-def weights_plot(weights: NDArray[np.float64]) -> Plot:
-    """The layer weights `(runs, L)`, a line for each run, and the dashed line 1 / L of equal weights."""
-    levels = np.arange(1, weights.shape[1] + 1)
+def weights_plot(weights: NDArray[np.float64], levels: Sequence[int] = ()) -> Plot:
+    """The layer weights `(runs, L)`, a line for each run, and the dashed line 1 / L of equal weights.
+
+    Args:
+        weights: the weights.
+        levels: the numbers of the levels; 1 to L unless given.
+    """
+    levels = levels or range(1, weights.shape[1] + 1)
     with plotting.styled():
         figure = plotting.new_figure(plotting.NARROW, 2.4)
         axes = figure.subplots()
@@ -81,7 +86,7 @@ def weights_plot(weights: NDArray[np.float64]) -> Plot:
         axes.text(1.01, 1 / len(levels), "1 / L", transform=axes.get_yaxis_transform(), va="center", fontsize=7)
         axes.set_xticks(levels)
         axes.set_xlabel("level")
-        axes.set_ylabel("weight (all levels: 1)")
+        axes.set_ylabel("weight")
         axes.set_title(
             "layer weights of 1 run" if len(weights) == 1 else f"layer weights, {len(weights)} runs, a line each"
         )

@@ -58,7 +58,9 @@ class Inspection:
             plots["probe-types"] = figures.probe_plot(dict(parts), self.task)
         plots["smoothing"] = figures.smoothing_plot(self.smoothings, self.table, self.task)
         if self.weights is not None:
-            plots["weights"] = figures.weights_plot(self.weights)
+            plots["weights"] = figures.weights_plot(
+                self.weights, self.runs[0].network.level_numbers(self.weights.shape[1])
+            )
         if self.maps is not None:
             plots["tsne"] = figures.maps_plot(self.maps, self.graphs, f"seed {self.runs[0].recipe.seed}")
         return plots

@@ -136,7 +136,7 @@ def explanation_rows(explanation: Explanation, output: int, symbols: list[str] |
         columns = [(level + 1 if len(levels) > 1 else None, attention[:, level], None) for level in levels]
     else:
         columns = [
-            (level, attention[:, level - 1 if level and attention.shape[1] > 1 else 0], shares[:, number, output])
+            (level, attention[:, number if attention.shape[1] > 1 else 0], shares[:, number, output])
             for number, level in enumerate(explanation.levels or (None,))
         ]
     return [

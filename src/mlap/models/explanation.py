@@ -46,7 +46,8 @@ class Decomposition:
     Args:
         logits: `(B, K)`.
         bias: `(K,)`, of the head.
-        attention: `(N, L)` for MLAP; `(N, 1)`, the same for all levels, for naive and jumping-knowledge networks.
+        attention: `(N, S)` for MLAP, as `levels`; `(N, 1)`, the same for all levels, for naive and jumping-knowledge
+            networks.
         shares: `(N, S, K)`, of each node at each of `levels`; `None` if the logit is no such sum.
         levels: the S levels, counted from 1 (0 is the input, where it is a level); empty if there is one share per
             node, for all levels together.
@@ -75,7 +76,9 @@ def decompose(network: GraphNetwork, batch: Any) -> Decomposition:
     if isinstance(head, nn.Linear) and head.bias is not None:
         bias = head.bias
 
-    def found(shares: Tensor | None, levels: tuple[int, ...] = (), reason: str = "") -> Decomposition:
+    def found(
+        shares: Tensor | None, levels: tuple[int, ...] = (), reason: str = "", attention: Tensor = attention
+    ) -> Decomposition:
         return Decomposition(trace.logits, bias, attention, shares, levels, reason, graph_share)
 
     if not isinstance(head, nn.Linear):
@@ -94,7 +97,8 @@ def decompose(network: GraphNetwork, batch: Any) -> Decomposition:
             attention[:, level if per_graph else 0, None] * _added(terms, level, trace.levels[level], index, head)
             for level in levels
         ]
-        return found(torch.stack(shares, dim=1), tuple(numbers[level] for level in levels))
+        present = attention[:, levels] if per_graph else attention
+        return found(torch.stack(shares, dim=1), tuple(numbers[level] for level in levels), attention=present)
     if per_graph:
         return found(None, reason=f"{OWN_JOIN}: attention only")
     joined = attention * (readout.join(trace.levels) @ head.weight.T)
