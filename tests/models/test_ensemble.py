@@ -18,13 +18,16 @@ import mlap
 from mlap.errors import DataError, UsageError
 from mlap.graphs import GraphSet, Task, molecules
 from mlap.models import Baseline, Ensemble, Model, load, train
+from mlap.models.ensemble import _combined
+from mlap.models.explanation import Explanation
 from mlap.models.weights import Weights
+from mlap.training import Recipe
 
 Array = NDArray[Any]
 
 METRICS = {"binary": "rocauc", "multiclass": "accuracy", "regression": "rmse"}
 PIECES = ["C", "N", "O", "CC", "C(=O)", "c1ccccc1", "S", "C(F)", "C#C"]
-SMALL = {"width": 8, "epochs": 2, "batch_size": 20, "device": "cpu"}
+SMALL = Recipe(width=8, epochs=2, batch_size=20, layers=2)
 
 
 def labelled(kind: str, count: int = 160) -> GraphSet:
@@ -49,9 +52,9 @@ def labelled(kind: str, count: int = 160) -> GraphSet:
 def members_of(graphs: GraphSet) -> list[Model]:
     """Two networks of different depth and family, one that is no sum over nodes, and a linear model."""
     return [
-        train(graphs, architecture="mlap-sum", layers=2, seed=0, **SMALL),
-        train(graphs, architecture="mlap-weighted", layers=3, norm="none", seed=1, **SMALL),
-        train(graphs, architecture="jk-concat", layers=2, seed=2, **SMALL),
+        train(graphs, SMALL, architecture="mlap-sum", seed=0, device="cpu"),
+        train(graphs, SMALL, architecture="mlap-weighted", layers=3, norm="none", seed=1, device="cpu"),
+        train(graphs, SMALL, architecture="jk-concat", seed=2, device="cpu"),
         train(graphs, baseline="wl-linear"),
     ]
 
@@ -134,7 +137,7 @@ def test_explanations_add_up(made: tuple[GraphSet, list[Model]]) -> None:
 
 def test_shares_are_the_averaged_shares_of_the_networks() -> None:
     graphs = labelled("binary")
-    members = [train(graphs, architecture="mlap-sum", layers=2, seed=seed, **SMALL) for seed in (0, 1)]
+    members = [train(graphs, SMALL, architecture="mlap-sum", seed=seed, device="cpu") for seed in (0, 1)]
     ensemble = Ensemble(members, Weights((0.25, 0.75), True))
     (found,) = ensemble.explain_graphs(graphs, [4])
     first, second = (next(iter(member.explain_graphs(graphs, [4]))) for member in members)
@@ -143,6 +146,30 @@ def test_shares_are_the_averaged_shares_of_the_networks() -> None:
     assert second.shares is not None
     np.testing.assert_allclose(found.shares, 0.25 * first.shares + 0.75 * second.shares, rtol=1e-6)
     np.testing.assert_allclose(found.attention, 0.25 * first.attention + 0.75 * second.attention, rtol=1e-6)
+
+
+def test_terms_of_whole_graphs_are_averaged_too() -> None:
+    """Numbers of our own: one network has features of whole graphs, one has none, one is no sum over nodes."""
+    rng = np.random.default_rng(0)
+
+    def explanation(shares: bool, graph_share: bool, levels: tuple[int, ...]) -> Explanation:
+        bias, each, whole = rng.normal(size=2), rng.normal(size=(4, len(levels), 2)), rng.normal(size=2)
+        logits = bias + each.sum(axis=(0, 1)) + (whole if graph_share else 0)
+        parts = each if shares else None
+        return Explanation(7, logits, bias, np.full((4, 1), 0.25), parts, levels, "", whole if graph_share else None)
+
+    found = [explanation(True, True, (0, 2)), explanation(True, False, (1, 2)), explanation(False, False, (1,))]
+    term = rng.normal(size=2)
+    weights = (0.5, 0.2, 0.2)
+    made = _combined([(name, w, each) for name, w, each in zip("abc", weights, found, strict=True)], [("d", term)])
+    expected = sum(w * each.logits for w, each in zip(weights, found, strict=True)) + term
+    np.testing.assert_allclose(made.logits, expected)
+    assert made.levels == (0, 1, 2)
+    assert set(made.others) == {"c", "d"}
+    assert made.graph_share is not None
+    assert found[0].graph_share is not None
+    np.testing.assert_allclose(made.graph_share, 0.5 * found[0].graph_share)
+    assert made.residual < 1e-12
 
 
 def test_ensembles_of_ensembles_add_up(tmp_path: Path) -> None:
@@ -230,7 +257,7 @@ def test_a_damaged_or_exchanged_member_is_refused(member: int, copied: Path) -> 
     weights.write_bytes(whole)
     load(copied)
     graphs = labelled("multiclass")
-    other = train(graphs, architecture="mlap-weighted", layers=3, norm="none", seed=9, **SMALL)
+    other = train(graphs, SMALL, architecture="mlap-weighted", layers=3, norm="none", seed=9, device="cpu")
     shutil.rmtree(copied / "member-1")
     other.save(copied / "member-1")
     with pytest.raises(DataError, match="member-1"):
