@@ -1,6 +1,6 @@
 """The networks of two checkouts side by side: did a change make a step or an evaluation slower?
 
-    python benchmarks/before_after.py OTHER_CHECKOUT [--seconds 0.4] [--threads 1 2] [--layers 2 5] …
+    python benchmarks/before_after.py OTHER_CHECKOUT [--seconds 0.25] [--threads 1 2] [--layers 2 5] …
 
 Two processes, one with the sources of each checkout, take turns: a few training steps (forward, loss, backward, Adam),
 then the logits of 250 graphs. They have the same seed, weights and batches, and what they compute is compared: the
@@ -34,13 +34,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("other", type=Path, help="a checkout of the project before the change")
     parser.add_argument("--datasets", nargs="+", default=list(BATCH), choices=list(BATCH))
-    parser.add_argument("--architectures", nargs="+", default=["naive", "jk-lstm", "mlap-weighted"])
+    parser.add_argument("--architectures", nargs="+", default=["naive", "jk-max", "mlap-weighted"])
     parser.add_argument("--layers", nargs="+", type=int, default=[2, 5])
     parser.add_argument("--norms", nargs="+", default=["none", "graph"])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=0.4, help="how long each is timed, at least four rounds")
-    parser.add_argument("--builds", type=int, default=3, help="how often each cell is built anew")
+    parser.add_argument("--seconds", type=float, default=0.25, help="how long each is timed, at least four rounds")
+    parser.add_argument("--builds", type=int, default=2, help="how often each cell is built anew")
     parser.add_argument("--out", default="before_after.csv", help="the file in research/results/")
     options = parser.parse_args()
     from records import made_by, write
