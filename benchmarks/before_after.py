@@ -1,6 +1,6 @@
 """The networks of two checkouts side by side: did a change make a step or an evaluation slower?
 
-    python benchmarks/before_after.py OTHER_CHECKOUT [--rounds 12] [--threads 1 2] [--layers 2 5] …
+    python benchmarks/before_after.py OTHER_CHECKOUT [--seconds 0.25] [--threads 1 2] [--layers 2 5] …
 
 Two processes, one with the sources of each checkout, take turns: a few training steps (forward, loss, backward, Adam),
 then the logits of 250 graphs. They have the same seed, weights and batches, and what they compute is compared: the
@@ -34,12 +34,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("other", type=Path, help="a checkout of the project before the change")
     parser.add_argument("--datasets", nargs="+", default=list(BATCH), choices=list(BATCH))
-    parser.add_argument("--architectures", nargs="+", default=["naive", "jk-lstm", "mlap-weighted"])
+    parser.add_argument("--architectures", nargs="+", default=["naive", "jk-max", "mlap-weighted"])
     parser.add_argument("--layers", nargs="+", type=int, default=[2, 5])
     parser.add_argument("--norms", nargs="+", default=["none", "graph"])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--seconds", type=float, default=0.25, help="how long each is timed, at least four rounds")
+    parser.add_argument("--builds", type=int, default=2, help="how often each cell is built anew")
     parser.add_argument("--out", default="before_after.csv", help="the file in research/results/")
     options = parser.parse_args()
     from records import made_by, write
@@ -52,7 +53,7 @@ def main() -> None:
     grid = itertools.product(options.datasets, options.norms, options.layers, options.architectures, options.threads)
     for dataset, norm, layers, architecture, threads in grid:
         case = {"dataset": dataset, "architecture": architecture, "layers": layers, "norm": norm, "threads": threads}
-        for row in compare(workers, {**case, "width": options.width}, options.rounds):
+        for row in compare(workers, {**case, "width": options.width}, options.builds, options.seconds):
             rows.append({**case, "width": options.width, **row})
             print(" ".join(str(value) for value in rows[-1].values()), flush=True)
         write(options.out, rows, common)
@@ -62,20 +63,29 @@ def main() -> None:
     print(f"{len(ratios)} cells: median {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
 
 
-def compare(workers: dict[str, Worker], case: dict[str, Any], rounds: int) -> list[dict[str, Any]]:
+def compare(workers: dict[str, Worker], case: dict[str, Any], builds: int, seconds: float) -> list[dict[str, Any]]:
     """A row for training and one for evaluation."""
-    first = {name: worker.ask("make", case) for name, worker in workers.items()}
-    for before, after in zip(first["before"], first["after"], strict=True):
-        assert abs(before - after) <= 1e-3 * max(1, abs(before)), f"{case}: {first}"
-    rows = []
-    for what in ("training step", "evaluation"):
-        best = dict.fromkeys(workers, float("inf"))
-        for number in range(rounds):
-            for name in workers if number % 2 else reversed(workers):  # whoever begins has no advantage
-                best[name] = min(best[name], workers[name].ask("time", what))
-        times = {f"{name}_ms": round(1e3 * seconds, 3) for name, seconds in best.items()}
-        rows.append({"what": what, **times, "before_over_after": round(best["before"] / best["after"], 3)})
-    return rows
+    best = {what: dict.fromkeys(workers, float("inf")) for what in ("training step", "evaluation")}
+    for _ in range(builds):  # where arrays and threads happen to lie changes a time more than most changes of code
+        first = {name: worker.ask("make", case) for name, worker in workers.items()}
+        for before, after in zip(first["before"], first["after"], strict=True):
+            assert abs(before - after) <= 1e-3 * max(1, abs(before)), f"{case}: {first}"
+        for what, times in best.items():
+            number, spent = 0, 0.0
+            while number < 4 or (spent < seconds and number < 40):
+                for name in workers if number % 2 else reversed(workers):  # whoever begins has no advantage
+                    taken = workers[name].ask("time", what)
+                    times[name] = min(times[name], taken)
+                    spent += taken / 2
+                number += 1
+    return [
+        {
+            "what": what,
+            **{f"{name}_ms": round(1e3 * taken, 3) for name, taken in times.items()},
+            "before_over_after": round(times["before"] / times["after"], 3),
+        }
+        for what, times in best.items()
+    ]
 
 
 def commit(checkout: Path) -> str:

@@ -13,10 +13,9 @@ from torch.nn import functional as F
 
 from mlap.kernels.finish import Finish, finish_backward, finish_forward
 from mlap.kernels.loops import ONE, ZERO, Array, apply, array, arrays, compiled, dot, first_order, sum_of, tensor
+from mlap.kernels.sharing import NO_KIND
 from mlap.kernels.threads import fork, threads_for
 from mlap.kernels.two_layers import two_layers_backward, two_layers_forward
-
-NO_KIND = np.empty(0, np.int64)
 
 
 class SortedArcs:

@@ -92,9 +92,18 @@ def tensor(values: Array) -> Tensor:
     return torch.from_numpy(values)
 
 
+class _Nothing:
+    """What a function of autograd keeps where there will be no backward pass."""
+
+    def save_for_backward(self, *tensors: Tensor) -> None:
+        """Keep nothing."""
+
+
 def apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
-    """The result of a function of autograd."""
-    return function.apply(*arguments)  # type: ignore[no-untyped-call]
+    """The result of a function of autograd; without gradients, torch's bookkeeping is left out."""
+    if torch.is_grad_enabled():
+        return function.apply(*arguments)  # type: ignore[no-untyped-call]
+    return function.forward(_Nothing(), *arguments)
 
 
 def first_order(backward: Callable[..., Any]) -> Any:

@@ -407,10 +407,13 @@ def _scaled(weights: Sequence[Tensor], scale: Tensor, shift: Tensor) -> Sequence
 def _floats(*tensors: Any) -> bool:
     """Whether these are tensors of one of the two types that kernels are compiled for, in the host's memory."""
     dtype = tensors[0].dtype
-    return dtype in (torch.float32, torch.float64) and all(
-        type(tensor) in (Tensor, nn.Parameter) and tensor.dtype == dtype and tensor.device.type == "cpu"
-        for tensor in tensors
-    )
+    if dtype is not torch.float32 and dtype is not torch.float64:
+        return False
+    for tensor in tensors:
+        kind = type(tensor)
+        if not ((kind is Tensor or kind is nn.Parameter) and tensor.dtype is dtype and tensor.is_cpu):
+            return False
+    return True
 
 
 def _plain(g: Graphs) -> bool:

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -30,6 +29,8 @@ WORTH_SHARING = 0.9
 FEW = 256
 #: up to so many combinations have numbers that fit in 64 bits
 COUNTABLE = 2**62
+#: instead of the kinds of arcs where all are alike
+NO_KIND = np.empty(0, np.int64)
 
 
 # ---- features ----------------------------------------------------------------------------------------------------
@@ -137,23 +138,58 @@ def environments(kind: Tensor, edge_kind: Tensor | None, edge_index: Tensor) -> 
         edge_kind: the kind of each arc, or `None` if all are alike.
         edge_index: `(2, arcs)`, sources and targets.
     """
-    source, target = edge_index.numpy()
-    own = _mixed(kind.numpy().astype(np.uint64))
-    message = own[source]
-    if edge_kind is not None:
-        message = _mixed(message + edge_kind.numpy().astype(np.uint64))
-    heard = np.zeros(len(own), np.uint64)
-    np.add.at(heard, target, message)  # a sum of hashes stands for a multiset
-    _, first, environment = np.unique(_mixed(own + _mixed(heard)), return_index=True, return_inverse=True)
-    return Environments(torch.from_numpy(first), torch.from_numpy(environment))
+    source, target = array(edge_index)
+    kinds = NO_KIND if edge_kind is None else array(edge_kind)
+    first, of_node = number_environments(array(kind), kinds, source, target)
+    return Environments(tensor(first), tensor(of_node))
 
 
-def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A pseudo-random number for each number: the steps of the generator splitmix64."""
-    values = values + np.uint64(0x9E3779B97F4A7C15)
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+@compiled
+def number_environments(kind: Array, edge_kind: Array, source: Array, target: Array) -> tuple[Array, Array]:
+    """The first node `(K,)` of each environment, and the environment of every node `(N,)`."""
+    nodes = len(kind)
+    own = np.empty(nodes, np.uint64)
+    heard = np.zeros(nodes, np.uint64)
+    for n in range(nodes):
+        own[n] = _mixed(np.uint64(kind[n]))
+    for k in range(len(source)):  # a sum of hashes stands for a multiset
+        message = own[source[k]]
+        heard[target[k]] += _mixed(message + np.uint64(edge_kind[k])) if len(edge_kind) else message
+    hashes = np.empty(nodes, np.uint64)
+    for n in range(nodes):
+        hashes[n] = _mixed(own[n] + _mixed(heard[n]))
+    table, mask = _empty_table(nodes)
+    first = np.empty(nodes, np.int64)
+    of_node = np.empty(nodes, np.int64)
+    found = 0
+    for n in range(nodes):
+        place = np.int64(hashes[n] & np.uint64(mask))
+        while table[place] >= 0 and hashes[first[table[place]]] != hashes[n]:
+            place = (place + 1) & mask
+        if table[place] < 0:
+            table[place] = found
+            first[found] = n
+            found += 1
+        of_node[n] = table[place]
+    return first[:found], of_node
+
+
+@compiled
+def _mixed(value: int) -> int:
+    """A pseudo-random number for a number of 64 bits: the steps of the generator splitmix64."""
+    mixed = np.uint64(value + np.uint64(0x9E3779B97F4A7C15))
+    mixed = np.uint64((mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9))
+    mixed = np.uint64((mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB))
+    return mixed ^ (mixed >> np.uint64(31))  # type: ignore[return-value]
+
+
+@compiled
+def _empty_table(rows: int) -> tuple[Array, int]:
+    """Where the number of a kind can be found by its hash, at that place or the next free one; and a mask of places."""
+    size = 2
+    while size < 2 * rows:
+        size *= 2
+    return np.full(size, -1), size - 1
 
 
 # ---- any rows ----------------------------------------------------------------------------------------------------
@@ -164,10 +200,10 @@ def once_per_kind(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
     Without gradients: those of equal rows would all be given to one of them.
     """
-    first, kind = map(tensor, equal_rows(array(x).view(np.uint32), threads_for(x.numel())))
-    if len(first) > WORTH_SHARING * len(x):
+    first, kind = equal_rows(array(x).view(np.uint32), threads_for(x.numel()))
+    if len(first) > WORTH_SHARING * len(kind):
         return function(x)
-    return function(x.index_select(0, first)).index_select(0, kind)
+    return function(x.index_select(0, tensor(first))).index_select(0, tensor(kind))
 
 
 @compiled
@@ -175,17 +211,14 @@ def equal_rows(words: Array, threads: int) -> tuple[Array, Array]:
     """The first row `(K,)` of each kind of equal rows of 32-bit words, and the kind of every row `(N,)`."""
     hashes = np.empty(len(words), np.uint32)
     fork(_hash_rows, len(words), threads, (words, hashes))
-    size = 2
-    while size < 2 * len(words):
-        size *= 2
-    table = np.full(size, -1)  # at the place of a kind's hash, or the next free one: the kind
+    table, mask = _empty_table(len(words))
     first = np.empty(len(words), np.int64)
     kind = np.empty(len(words), np.int64)
     kinds = 0
     for n in range(len(words)):
-        place = hashes[n] & (size - 1)
+        place = hashes[n] & mask
         while table[place] >= 0 and not _equal(words[first[table[place]]], words[n]):
-            place = (place + 1) & (size - 1)
+            place = (place + 1) & mask
         if table[place] < 0:
             table[place] = kinds
             first[kinds] = n
