@@ -75,6 +75,9 @@ EXPECTED = {
     "check_sample_weight_equivalence_on_dense_data": (
         "a network is trained in batches of shuffled rows, so a row of weight 2 is not the same as the row twice"
     ),
+    "check_methods_subset_invariance": (
+        "networks compute in single precision, and a row's seventh digit depends on the rows beside it"
+    ),
 }
 
 
@@ -88,7 +91,7 @@ def test_all_of_scikit_learns_checks_run_and_pass(kind: type[MLAPClassifier]) ->
     failed = {found["check_name"]: found["exception"] for found in results if found["status"] == "failed"}
     assert failed == {}
     assert {found["check_name"] for found in results if found["status"] == "xfail"} <= set(EXPECTED)
-    assert sum(found["status"] == "passed" for found in results) >= 50
+    assert sum(found["status"] == "passed" for found in results) >= 60
 
 
 # ---- in scikit-learn's tools -----------------------------------------------------------------------------------------

@@ -111,6 +111,7 @@ class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         tags.input_tags.two_d_array = False
         tags.input_tags.one_d_array = True
         tags.input_tags.string = True
+        tags.transformer_tags.preserves_dtype = []  # what networks make is in single precision
         return tags
 
     # ---- fitting -----------------------------------------------------------------------------------------------------
@@ -421,8 +422,10 @@ class MLAPClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
             groups: graphs of the same group are held out together; see `early_stopping`.
         """
         self._check_params()
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         inputs = self._inputs(X, reset=True)
-        y = column_or_1d(y, warn=True)
+        y = _check_y(y, estimator=self)
         check_classification_targets(y)
         check_consistent_length(np.empty(inputs.num_rows), y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -515,6 +518,8 @@ class MLAPRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
             groups: graphs of the same group are held out together; see `early_stopping`.
         """
         self._check_params()
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         inputs = self._inputs(X, reset=True)
         y = _check_y(y, multi_output=True, y_numeric=True, estimator=self)
         check_consistent_length(np.empty(inputs.num_rows), y)
