@@ -21,6 +21,7 @@ from sklearn.base import (
 )
 from sklearn.model_selection import GroupShuffleSplit, StratifiedShuffleSplit, train_test_split
 from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fitted
 
@@ -110,6 +111,7 @@ class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         tags.input_tags.two_d_array = False
         tags.input_tags.one_d_array = True
         tags.input_tags.string = True
+        tags.transformer_tags.preserves_dtype = []  # what networks make is in single precision
         return tags
 
     # ---- fitting -----------------------------------------------------------------------------------------------------
@@ -123,6 +125,8 @@ class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         used = inputs.kept if weights is None else inputs.kept[weights[inputs.kept] > 0]
         if not len(used):
             raise ValueError(f"there is nothing to train on: 0 of {inputs.num_rows} rows are graphs with a weight")
+        if self._stratified and len(np.unique(y[used])) < 2:
+            raise ValueError(f"the {len(used)} rows that can be trained on are all of one class")
         graphs = inputs.graphs.subset(np.searchsorted(inputs.kept, used))
         random = check_random_state(self.random_state)
         seed = int(random.randint(np.iinfo(np.int32).max))
@@ -167,10 +171,7 @@ class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         given = {field: getattr(self, field) for field in FIELDS if getattr(self, field) is not None}
         # Where nothing is held out, the validation graphs are those that were trained on, and choose nothing.
         stop = {"patience": self.patience} if holds_out else {"patience": 0, "select": "last"}
-        return base.replace(**{**given, **stop, **self._own_fields(), "seed": seed})
-
-    def _own_fields(self) -> dict[str, Any]:
-        return {}
+        return base.replace(**{**given, **stop, "seed": seed})
 
     def _inner_split(self, y: Array, groups: Array | None, random: np.random.RandomState) -> tuple[Array, Array]:
         """The rows to train on and those that stop training; the same rows twice, where none are held out."""
@@ -326,7 +327,7 @@ _ARGUMENTS = """
         epochs: how often the training graphs are seen, at most.
         batch_size: graphs per training step.
         lr: the learning rate.
-        weight_decay: the penalty on large weights.
+        weight_decay: the penalty on large weights.{class_weight}
         early_stopping: hold out a part of the training rows (whole `groups`, and of each class its share), keep the
             weights of the epoch that does best on it, and stop after `patience` epochs without a better one.
             Otherwise all rows are trained on for all epochs.
@@ -341,9 +342,14 @@ _ARGUMENTS = """
 """
 
 
+_CLASS_WEIGHT = """
+        class_weight: what a row counts by its class: a number for each class, or `balanced` for classes that count
+            alike; all rows alike unless given."""
+
+
 class MLAPClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
     __doc__ = f"""A graph classifier with scikit-learn's interface.
-{_ARGUMENTS}
+{_ARGUMENTS.format(class_weight=_CLASS_WEIGHT)}
     Attributes:
         classes_: the classes.
         model_: the trained network, a `mlap.Run`.
@@ -371,7 +377,7 @@ class MLAPClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         batch_size: int | None = None,
         lr: float | None = None,
         weight_decay: float | None = None,
-        class_weight: str | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
         early_stopping: bool = True,
         validation_fraction: float = 0.1,
         patience: int = 20,
@@ -416,12 +422,17 @@ class MLAPClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
             groups: graphs of the same group are held out together; see `early_stopping`.
         """
         self._check_params()
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         inputs = self._inputs(X, reset=True)
-        y = column_or_1d(y, warn=True)
+        y = _check_y(y, estimator=self)
         check_classification_targets(y)
         check_consistent_length(np.empty(inputs.num_rows), y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         number = len(self.classes_)
+        if self.class_weight is not None:
+            by_class = compute_sample_weight(self.class_weight, y)
+            sample_weight = by_class if sample_weight is None else by_class * np.asarray(sample_weight)
         names = tuple(str(name) for name in self.classes_)
         if number < 2:
             raise ValueError(f"a classifier needs 2 classes or more, got 1 class: {names[0] if names else 'no rows'}")
@@ -432,9 +443,6 @@ class MLAPClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
             task = Task("multiclass", number, STOPS_BY, names)
             self._fit(inputs, codes.astype(np.int64), task, sample_weight, groups)
         return self
-
-    def _own_fields(self) -> dict[str, Any]:
-        return {} if self.class_weight is None else {"class_weight": self.class_weight}
 
     def decision_function(self, X: Any) -> Array:
         """The logits: `(rows,)` of the second of two classes, `(rows, classes)` of more; NaN where a row is invalid."""
@@ -482,7 +490,7 @@ class MLAPClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
 
 class MLAPRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
     __doc__ = f"""A graph regressor with scikit-learn's interface; several targets are fine.
-{_ARGUMENTS}
+{_ARGUMENTS.format(class_weight="")}
     Attributes:
         model_: the trained network, a `mlap.Run`.
         n_iter_: how many epochs were trained.
@@ -510,6 +518,8 @@ class MLAPRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
             groups: graphs of the same group are held out together; see `early_stopping`.
         """
         self._check_params()
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         inputs = self._inputs(X, reset=True)
         y = _check_y(y, multi_output=True, y_numeric=True, estimator=self)
         check_consistent_length(np.empty(inputs.num_rows), y)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 from pathlib import Path
+
+import numpy as np
 
 import mlap
 
@@ -14,8 +17,9 @@ BROKEN = 17
 
 def small_run(folder: Path) -> Path:
     """A network that has learned next to nothing."""
-    labels = [int("O" in smiles) for smiles in SMILES] * 3
-    mlap.train(SMILES * 3, labels=labels, out=folder, layers=2, width=8, epochs=1, metric="log_loss")
+    graphs = mlap.load_graphs(SMILES * 3, labels=[int("O" in smiles) for smiles in SMILES] * 3)
+    parts = {"train": np.arange(20), "valid": np.arange(20, 30)}
+    mlap.train(dataclasses.replace(graphs, splits=parts), out=folder, layers=2, width=8, epochs=1)
     return folder
 
 
