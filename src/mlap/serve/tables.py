@@ -21,7 +21,7 @@ from mlap.serve.limits import CHARACTERS
 from mlap.serve.problems import Problem, busy
 
 #: rows at a time, so that questions need not wait long between two pieces
-PIECE = 200
+PIECE = 50
 #: rows of one answer
 PAGE = 200
 ENDINGS = (".csv", ".tsv", ".smi")
