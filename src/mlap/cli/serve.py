@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from mlap.graphs import GraphSet
     from mlap.models import Model
 
+CONFIDENCE = 0.9
+
 
 def serve(
     model: ModelPath,
@@ -23,6 +25,10 @@ def serve(
         typer.Option(
             metavar="DATASET", help="Compare answers with these graphs.  [default: the data that MODEL was trained on]"
         ),
+    ] = None,
+    confidence: Annotated[
+        float | None,
+        typer.Option(help="Of sets and intervals, such as 0.9.  [default: 0.9 of a calibrated model, none of others]"),
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 0,
@@ -52,6 +58,8 @@ def serve(
     graphs, no_data = _data(loaded, data, data_root, quiet)
     if no_data:
         note(f"note: answers are not compared with training data: {no_data}", quiet)
+    if confidence is None and (model / "calibration.json").is_file():
+        confidence = CONFIDENCE
     explorer.serve(
         loaded,
         graphs,
@@ -60,6 +68,7 @@ def serve(
         page=not api_only,
         browser=open_browser,
         no_data=no_data,
+        confidence=confidence,
         on_start=lambda address: _say(address, api_only, quiet),
     )
 

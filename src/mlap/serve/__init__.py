@@ -23,6 +23,7 @@ def serve(
     page: bool = True,
     browser: bool = False,
     no_data: str = "",
+    confidence: float | None = None,
     limits: Limits | None = None,
     on_start: Callable[[str], None] = print,
 ) -> None:
@@ -36,6 +37,7 @@ def serve(
         page: whether to serve the page, not only the API.
         browser: whether to open the page in the user's browser.
         no_data: why there is no data set, in words for the page.
+        confidence: of conformal sets and intervals, such as 0.9, of a calibrated model.
         limits: of the server.
         on_start: called with the server's address once it listens.
     """
@@ -48,7 +50,7 @@ def serve(
     from mlap.serve.explorer import Explorer
     from mlap.serve.guard import LOOPBACK
 
-    explorer = Explorer(model, graphs, no_data, limits)
+    explorer = Explorer(model, graphs, no_data, confidence, limits)
     listening = _listen(host, port)
     address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
     app = create_app(explorer, [*LOOPBACK, host], page=page)

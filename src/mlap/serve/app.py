@@ -57,7 +57,7 @@ def create_app(explorer: Explorer, hosts: list[str], *, page: bool = True) -> Ap
         page: whether to serve the page, not only the API.
     """
     gate = Gate(explorer.limits)
-    tables = Tables(explorer.model, explorer.lock, explorer.limits)
+    tables = Tables(explorer)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

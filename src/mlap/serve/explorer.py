@@ -54,17 +54,29 @@ class Explorer:
         model: any model.
         graphs: a data set to compare with, usually the one that the model was trained on.
         no_data: why there is none, in words.
+        confidence: of conformal sets and intervals, such as 0.9; `None` of a model that is not calibrated.
         limits: of the server.
     """
 
     def __init__(
-        self, model: Model, graphs: GraphSet | None = None, no_data: str = "", limits: Limits | None = None
+        self,
+        model: Model,
+        graphs: GraphSet | None = None,
+        no_data: str = "",
+        confidence: float | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.model = model
         self.no_data = no_data
+        self.confidence = confidence
         self.limits = limits or Limits()
         self.lock = threading.Lock()
         self.reference = None if graphs is None else Reference(model, graphs, self.lock)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """With which the model is asked to predict: only a calibrated one can be asked for a confidence."""
+        return {} if self.confidence is None else {"confidence": self.confidence}
 
     # ---- what is asked -----------------------------------------------------------------------------------------------
 
@@ -127,7 +139,8 @@ class Explorer:
             graphs = asked[places[0]].graphs
             assert graphs is not None
             with self.lock:
-                predictions = self.model.predict(graphs.subset([asked[place].index for place in places]))
+                some = graphs.subset([asked[place].index for place in places])
+                predictions = self.model.predict(some, **self.options)
             for row, place in enumerate(places):
                 self._answer(answers[place], predictions, row)
                 if self.reference is not None and nearest:
@@ -138,7 +151,7 @@ class Explorer:
         """Fill in what the model says."""
         task, values = self.model.task, predictions.values[row].tolist()
         answer.more = {name: _plain(column[row]) for name, column in predictions.more.items()}
-        answer.sentence = sentence(task, values, answer.more)
+        answer.sentence = sentence(task, values, answer.more, self.confidence)
         answer.prediction = predicted(task, values)
         percentiles = [None] * len(values) if self.reference is None else self.reference.percentiles(values)
         spreads = [None] * len(values) if predictions.spread is None else predictions.spread[row].tolist()

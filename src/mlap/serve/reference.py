@@ -23,8 +23,8 @@ from mlap.serve.limits import POINTS
 from mlap.serve.maps import Plane, SlowMaps
 from mlap.serve.similarity import Cosine, Tanimoto
 
-#: graphs at a time, so that questions need not wait long between two chunks
-CHUNK = 256
+#: the most graphs at a time, and the seconds that they may take: a question waits no longer than that for the model
+CHUNK, SECONDS = 256, 0.1
 #: graphs from which the planes of the maps are found, and which t-SNE draws from
 SAMPLE = 4000
 #: training graphs whose nearest neighbours say what is usual
@@ -100,11 +100,15 @@ class Reference:
 
     def _prepare(self) -> None:
         try:
-            for first in range(0, len(self.rows), CHUNK):
-                if self._stopped:
-                    return
-                self._read(slice(first, min(first + CHUNK, len(self.rows))))
+            size = 8
+            while self.done < len(self.rows) and not self._stopped:
+                began = time.monotonic()
+                self._read(slice(self.done, min(self.done + size, len(self.rows))))
+                took = time.monotonic() - began
+                size = min(2 * size, CHUNK) if took < SECONDS / 2 else max(1, size // 2) if took > SECONDS else size
                 time.sleep(0.001)  # a waiting question takes the lock
+            if self._stopped:
+                return
             self._finish()
         except Exception as error:  # a thread has nobody else to tell
             self.problem = first_line(error)

@@ -14,13 +14,14 @@ from typing import Any
 from mlap.errors import MlapError
 from mlap.files import first_line
 from mlap.graphs.inputs import iter_inputs
-from mlap.models import Model, Predictions
+from mlap.models import Predictions
 from mlap.serve import schemas
-from mlap.serve.limits import CHARACTERS, Limits
+from mlap.serve.explorer import Explorer
+from mlap.serve.limits import CHARACTERS
 from mlap.serve.problems import Problem, busy
 
 #: rows at a time, so that questions need not wait long between two pieces
-PIECE = 200
+PIECE = 50
 #: rows of one answer
 PAGE = 200
 ENDINGS = (".csv", ".tsv", ".smi")
@@ -62,8 +63,9 @@ class Table:
             columns=self.columns,
         )
 
-    def predict(self, model: Model, lock: threading.Lock, limits: Limits) -> None:
+    def predict(self, explorer: Explorer) -> None:
         """Predict all rows; errors in the file end it with a reason."""
+        limits = explorer.limits
         try:
             for inputs in iter_inputs(self.source, rows=PIECE, processes=1, say=self.notes.append):
                 if self.stopped:
@@ -71,8 +73,8 @@ class Table:
                 too_long = next((text for text in inputs.smiles or () if len(text) > CHARACTERS), None)
                 if too_long is not None:
                     raise Problem(422, f"a SMILES has {len(too_long):,} characters; at most {CHARACTERS:,} are read")
-                with lock:
-                    predictions = model.predict_inputs(inputs)
+                with explorer.lock:
+                    predictions = explorer.model.predict_inputs(inputs, **explorer.options)
                 self._keep(predictions)
                 if len(self.rows) >= limits.rows:
                     self.problem = f"only the first {limits.rows:,} rows were predicted"
@@ -128,14 +130,14 @@ class Table:
 class Tables:
     """The tables that were uploaded, the newest few of them."""
 
-    def __init__(self, model: Model, lock: threading.Lock, limits: Limits) -> None:
-        self.model, self.lock, self.limits = model, lock, limits
+    def __init__(self, explorer: Explorer) -> None:
+        self.explorer = explorer
         self.folder = Path(tempfile.mkdtemp(prefix="mlap-serve-"))
         self._tables: OrderedDict[str, Table] = OrderedDict()
 
     def new(self, name: str) -> Table:
         """A table whose file is still to come."""
-        if not self.model.reads_molecules:
+        if not self.explorer.model.reads_molecules:
             raise Problem(409, "this model does not read molecules, so there is no table of them to predict")
         if _ending(name) not in ENDINGS:
             raise Problem(415, f"the file must end in {', '.join(ENDINGS)}", "name")
@@ -146,10 +148,9 @@ class Tables:
     def start(self, table: Table) -> None:
         """Predict a table whose file is there; the oldest makes room for it."""
         self._tables[table.id] = table
-        while len(self._tables) > self.limits.tables:
+        while len(self._tables) > self.explorer.limits.tables:
             self.remove(next(iter(self._tables)))
-        arguments = (self.model, self.lock, self.limits)
-        threading.Thread(target=table.predict, args=arguments, name="mlap-table", daemon=True).start()
+        threading.Thread(target=table.predict, args=(self.explorer,), name="mlap-table", daemon=True).start()
 
     def __getitem__(self, key: str) -> Table:
         if key not in self._tables:

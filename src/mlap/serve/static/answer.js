@@ -25,7 +25,8 @@ function outputs(answer, about) {
   return el("div", {}, ...rows,
     left > 0 ? el("p", { className: "soft" }, `and ${left} more; the API gives all`) : null,
     truth ? el("p", { className: "soft" }, "True label: ", el("strong", {}, truth)) : null,
-    ...Object.entries(answer.more).map(([name, value]) =>
+    // Of a single target the sentence says it all.
+    ...(answer.outputs.length === 1 ? [] : Object.entries(answer.more)).map(([name, value]) =>
       el("p", { className: "soft" }, `${name.replaceAll("_", " ")}: `, el("strong", {}, String(value ?? "–")))));
 }
 
