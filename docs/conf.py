@@ -46,7 +46,13 @@ def _write_commands(app: Any) -> None:
             return [line for word, each in inner.items() for line in pages(each, word, context)]
         return [f"## {context.command_path}", "", "```text", command.get_help(context).rstrip(), "```", ""]
 
-    text = ["# Commands", "", "What `mlap VERB --help` prints.", "", *pages(typer.main.get_command(command_line), "mlap")]
+    text = [
+        "# Commands",
+        "",
+        "What `mlap VERB --help` prints.",
+        "",
+        *pages(typer.main.get_command(command_line), "mlap"),
+    ]
     folder = Path(__file__).parent / "generated"
     folder.mkdir(exist_ok=True)
     (folder / "commands.md").write_text("\n".join(text), encoding="utf-8")

@@ -7,8 +7,8 @@
 validation graphs alone (`research/recipe_search`); nothing here chooses anything by test graphs. A row of
 `results/recommended.csv` is one model of one seed. Networks have the seeds 10 s to 10 s + 4. The single network of
 seed s is the first of them; the ensemble of seed s has all five, `wl-linear`, and for molecules `rf-morgan`. Its
-weights are fitted on validation graphs, one for all networks. Logits are kept in the scratch folder, so that a stopped
-script goes on. One thread. The first network of a set also waits for the descriptors of all molecules.
+weights are fitted on validation graphs, one for all networks. Logits are kept in the scratch folder, so that an
+interrupted script goes on. One thread. The first network of a set also waits for the descriptors of all molecules.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 import mlap
 from mlap import load_graphs
 from mlap.graphs import GraphSet
-from mlap.models.baseline import BaselineModel
 from mlap.models.weights import fit_group_weights
 from mlap.statistics import summarise
 from mlap.training import Objective, recipe_for
@@ -88,7 +87,7 @@ def measure(name: str, graphs: GraphSet, scratch: Path) -> None:
     for seed in SEEDS:
         for model in [*forests, *(["wl-linear"] if seed == 0 else [])]:
             found, seconds = kept(scratch / f"{name}-{model}-{seed}", lambda m=model, s=seed: baseline(graphs, m, s))
-            add(model, seed, split, found, seconds, f"BaselineModel.fit({model!r}, graphs, seed={seed})")
+            add(model, seed, split, found, seconds, f"mlap train {SETS[name]} --baseline {model} --seed {seed}")
     for member in range(MEMBERS):
         for seed in SEEDS:
             number = 10 * seed + member
@@ -125,8 +124,8 @@ def network(graphs: GraphSet, seed: int) -> Logits:
 
 def baseline(graphs: GraphSet, name: str, seed: int) -> Logits:
     """Fit one baseline."""
-    model = BaselineModel.fit(name, graphs, seed=seed)
-    return {part: model.logits(graphs, graphs.split(part)) for part in PARTS}
+    model = mlap.train(graphs, baseline=name, seed=seed)
+    return {part: own_units(model.objective, model.logits(graphs, graphs.split(part))) for part in PARTS}
 
 
 def unmade() -> Logits:

@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from mlap.errors import DataError, MlapError, UsageError
+    from mlap.estimator import MLAPClassifier, MLAPRegressor
     from mlap.graphs import Features, GraphBatch, GraphSet, Task, from_networkx, from_pyg, load_graphs, synthetic
     from mlap.models import Baseline, Ensemble, Evaluation, Model, Predictions, Run, load, train
     from mlap.nn import GraphNetwork, MultiLevelAttentionPooling, Trace, graph_network
@@ -34,6 +35,8 @@ _ROOMS = {
     "GraphBatch": "graphs",
     "GraphNetwork": "nn",
     "GraphSet": "graphs",
+    "MLAPClassifier": "estimator",
+    "MLAPRegressor": "estimator",
     "MlapError": "errors",
     "Model": "models",
     "MultiLevelAttentionPooling": "nn",

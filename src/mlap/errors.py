@@ -68,4 +68,5 @@ def unknown(kind: str, got: str, known: Iterable[str], field: str | None = None)
     by_lower = {name.lower(): name for name in names}
     near = [by_lower[match] for match in difflib.get_close_matches(got.lower(), by_lower, n=3, cutoff=0.5)]
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    return UsageError(f"unknown {kind} {got!r}; {hint}Known: {', '.join(names)}", field)
+    more = f" and {len(names) - 60} more" if len(names) > 60 else ""
+    return UsageError(f"unknown {kind} {got!r}; {hint}Known: {', '.join(names[:60])}{more}", field)

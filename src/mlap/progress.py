@@ -6,14 +6,32 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from mlap.names import METRICS
 
-if TYPE_CHECKING:
-    from mlap.training import Epoch
 
-OnEpoch = Callable[["Epoch"], None]
+class DoneEpoch(Protocol):
+    """What a bar shows of an epoch; `mlap.training.Epoch` is one."""
+
+    @property
+    def epoch(self) -> int:
+        """Its number, from 1."""
+
+    @property
+    def train_loss(self) -> float:
+        """The mean training loss."""
+
+    @property
+    def valid_score(self) -> float:
+        """The validation score."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+
+
+OnEpoch = Callable[[DoneEpoch], None]
 OnStep = Callable[[int, int], None]
 
 
@@ -90,7 +108,7 @@ def duration(seconds: float) -> str:
     """A time for people.
 
     >>> duration(8), duration(100), duration(4000), duration(200_000)
-    ('8 s', '1 min 40 s', '1 h 7 min', '2 d 8 h')
+    ('8 s', '1 min 40 s', '1 h 6 min', '2 d 7 h')
     """
     whole = round(seconds)
     for size, unit, smaller, small_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
@@ -117,7 +135,7 @@ def training_bar(
     best: list[tuple[float, int]] = []
     sign = -1 if METRICS[metric].higher_is_better else 1
 
-    def summary(done: Epoch) -> str:
+    def summary(done: DoneEpoch) -> str:
         best.append((sign * done.valid_score, done.epoch))
         score, epoch = min(best)
         return (
@@ -144,7 +162,7 @@ def training_bar(
         bar = progress.add_task("", total=epochs, epoch=1, epochs=epochs, summary="")
         finished = 0
 
-        def on_epoch(done: Epoch) -> None:
+        def on_epoch(done: DoneEpoch) -> None:
             nonlocal finished
             finished = done.epoch
             progress.update(bar, completed=finished, epoch=min(finished + 1, epochs), summary=summary(done))

@@ -12,7 +12,7 @@ from torch_geometric.nn import GCN
 
 from mlap.analysis import ExactShares, decompose
 from mlap.errors import UsageError
-from mlap.names import ARCHITECTURES
+from mlap.names import ARCHITECTURES, POOLINGS
 from mlap.nn import GraphNetwork, graph_network
 
 
@@ -57,6 +57,15 @@ def test_shares_of_the_predicted_class_add_up_to_its_logit(architecture: str, gr
     classes = expected.argmax(dim=1)
     for node in range(6):
         torch.testing.assert_close(found.level_shares[node], shares[node, :, classes[batch.batch[node]]].detach())
+
+
+@pytest.mark.parametrize("pooling", [name for name in POOLINGS if name != "max"])
+@pytest.mark.parametrize("architecture", ["naive", "mlap-weighted"])
+def test_every_pooling_that_is_a_weighted_sum_has_exact_shares(architecture: str, pooling: str) -> None:
+    network, batch = made(architecture, out_channels=1, pooling=pooling, input_level=True), graphs()
+    found = explainer(network, "regression")(batch.x, batch.edge_index, batch=batch.batch)
+    total = found.rest.clone().index_add_(0, batch.batch, found.node_mask[:, 0])
+    torch.testing.assert_close(total, found.prediction[:, 0].detach(), rtol=1e-5, atol=1e-6)
 
 
 def test_another_class_and_one_graph_of_several() -> None:

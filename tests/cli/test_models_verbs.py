@@ -132,3 +132,17 @@ def test_baselines_take_no_settings_of_networks(mlap: Any, tiny: Path) -> None:
     assert mlap("train", tiny, "--baseline", "wl-linear", "--quiet", "--out", "wl").code == 0
     assert mlap("train", tiny, "--baseline", "wl-linear", "--quiet", "--out", "wl", "--resume").code == 0
     assert mlap("train", "--resume", "--out", "wl").code == 2
+
+
+def test_baselines_in_a_sweep(mlap: Any, tiny: Path) -> None:
+    small = ("--plan", "quick", "--architectures", "naive", "--layers", 1, "--seeds", 0, "--set", "epochs=1")
+    answer = mlap("sweep", tiny, *small, "--baselines", "wl-linear", "--study", "s.db", "--workers", 1, "--json")
+    assert answer.code == 0, answer.err
+    (one,) = answer.json["baselines"]
+    assert (one["name"], one["status"]) == ("wl-linear", "done")
+    shown = mlap("compare", "s.db", "--table", "baselines", "--json").json["tables"]["baselines"]
+    assert "wl-linear" in json.dumps(shown)
+    assert mlap("sweep", tiny, *small, "--baselines", "magic").code == 2
+    dry = mlap("sweep", tiny, *small, "--baselines", "wl-linear", "--study", "dry.db", "--dry-run", "--json")
+    assert dry.code == 0
+    assert not Path("dry.db").exists()

@@ -26,7 +26,15 @@ from mlap.graphs.download import TU_URL, download, extract_zip, fetch_ogb, fetch
 from mlap.graphs.ogb import read_ogb, required_files
 from mlap.graphs.tu import read_tu
 
+_KNOWN = module.KNOWN_FILES
+
 CONTENT = np.random.RandomState(0).bytes(1_000_000)
+
+
+@pytest.fixture(autouse=True)
+def _sets_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The servers of these tests have other sets under the official names."""
+    monkeypatch.setattr(module, "KNOWN_FILES", {})
 
 
 class Server:
@@ -193,7 +201,7 @@ def test_an_answer_that_will_not_change_is_final(server: Server, tmp_path: Path)
 
 
 def test_what_is_not_the_expected_file_is_thrown_away(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="has 1000000 bytes, expected 5"):
+    with pytest.raises(DataError, match=r"1000000 bytes, expected at most 5"):
         get(server, tmp_path / "file", size=5)
     assert names(tmp_path) == []
     with pytest.raises(DataError, match=f"checksum {hashlib.sha256(CONTENT).hexdigest()}, expected {'0' * 64}"):
@@ -236,6 +244,16 @@ def test_progress_is_reported_to_the_end(server: Server, tmp_path: Path) -> None
     assert all("file" in what for what, _, _ in calls)
 
 
+@pytest.mark.parametrize("length", [True, False])
+def test_no_more_is_received_than_allowed(server: Server, tmp_path: Path, length: bool) -> None:
+    server.length = length
+    assert get(server, tmp_path / "file", limit=len(CONTENT)).read_bytes() == CONTENT
+    for options in ({"limit": 999_999}, {"size": 999_999}):
+        with pytest.raises(DataError, match=r"at least \d+ bytes, expected at most 999999"):
+            get(server, tmp_path / "other", **options)
+        assert names(tmp_path) == ["file"]
+
+
 # ---- archives ------------------------------------------------------------------------------------------------
 
 
@@ -275,6 +293,22 @@ def test_one_folder_inside_becomes_the_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "..\\evil", "C:\\evil", "C:/evil", "\\evil"])
 def test_paths_that_lead_out_are_refused(tmp_path: Path, name: str) -> None:
     refused(tmp_path, pack({"good": b"1", name: b"2"}), "not safe to unpack: .* leads out of the folder")
+
+
+@pytest.mark.parametrize("name", ["./", ".", "\x07bell", "a\nb", "\u202egnp.exe", "\x7f"])
+def test_names_that_are_none_are_refused(tmp_path: Path, name: str) -> None:
+    refused(tmp_path, pack({"good": b"1", name: b"2"}), "is no name of a file")
+
+
+def test_names_that_no_disk_takes_are_refused(tmp_path: Path) -> None:
+    refused(tmp_path, pack({"good": b"1", "x" * 5000: b"2"}), "cannot be unpacked")
+
+
+def test_archives_of_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_MEMBERS", 3)
+    refused(tmp_path, pack({str(number): b"" for number in range(4)}), "it has 4 files")
+    monkeypatch.setattr(module, "LARGEST_UNPACKED", 5)
+    refused(tmp_path, pack({"a": b"123456"}), "would become 6")
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR])
@@ -346,6 +380,23 @@ def test_fetching_an_ogb_set(server: Server, tmp_path: Path, monkeypatch: pytest
     assert len(read_ogb(folder)) == 2
     assert fetch_ogb("ogbg_molhiv", tmp_path) == folder
     assert len(server.asked) == 1
+
+
+def test_files_with_another_checksum_are_refused(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.files["/csv_mol_download/hiv.zip"] = pack(molhiv_files())
+    monkeypatch.setattr(module, "KNOWN_FILES", {"ogbg-molhiv": {"raw/edge.csv.gz": "0" * 64}})
+    with pytest.raises(DataError, match=r"raw/edge\.csv\.gz .* expected 0000"):
+        fetch_ogb("ogbg-molhiv", tmp_path, base_url=server.url)
+    assert names(tmp_path) == []
+
+
+def test_the_known_checksums_are_those_of_the_real_files(shared_data: Path) -> None:
+    known = _KNOWN["ogbg-molhiv"]
+    assert set(known) == set(required_files("ogbg-molhiv"))
+    for file, checksum in known.items():
+        assert hashlib.sha256((shared_data / "ogbg_molhiv" / file).read_bytes()).hexdigest() == checksum
 
 
 def test_fetching_a_tu_set(server: Server, tmp_path: Path) -> None:

@@ -333,7 +333,9 @@ def test_a_whole_task_fixes_classes_and_targets(table: Callable[..., Table]) -> 
     read = table(rows(smiles=SMILES[:2], level=["high", "low"]), targets=["level"], task=task)
     assert read.graphs.task == task
     assert read.graphs.y.tolist() == [2, 0]
-    with pytest.raises(DataError, match=r"line 3, column 'level': got class 'huge', expected one of low, mid, high"):
+    with pytest.raises(
+        DataError, match=r"line 3, column 'level': got class 'huge', expected one of 'low', 'mid', 'high'"
+    ):
         table(rows(smiles=SMILES[:2], level=["high", "huge"]), targets=["level"], task=task)
 
     task = Task("binary", 1, "ap", ("active",))
@@ -348,15 +350,15 @@ def test_labels_that_make_no_sense(table: Callable[..., Table]) -> None:
         table(rows(smiles=SMILES, y=[0.1, 0.2, "high", *range(7)]), targets=["y"])
     with pytest.raises(DataError, match=r"line 2, column 'y': got '1e99', expected a number"):
         table(rows(smiles=SMILES, y=["1e99", *range(9)]), targets=["y"])
-    with pytest.raises(DataError, match=r"line 4, column 'y': got '2', expected 0, 1 or nothing"):
+    with pytest.raises(DataError, match=r"line 4, column 'y': got '2', expected '0', '1' or nothing"):
         table(rows(smiles=SMILES, y=[0, 1, 2, *[1] * 7]), task="binary")
-    with pytest.raises(DataError, match="column 'y' is 1 in every row; there is nothing to learn"):
+    with pytest.raises(DataError, match="column 'y' is '1' in every row; there is nothing to learn"):
         table(rows(smiles=SMILES, y=[1] * 10))
     with pytest.raises(DataError, match="column 'y' has no values"):
         table(rows(smiles=SMILES, y=[""] * 10), targets=["y"])
     with pytest.raises(DataError, match="column 'name' has 10 different values in 10 rows"):
         table(rows(smiles=SMILES, name=[f"molecule {i}" for i in range(10)]), targets=["name"])
-    with pytest.raises(UsageError, match="target 'a' is 0 and 1, but 'b' is not"):
+    with pytest.raises(UsageError, match="target 'a' is '0' and '1', but 'b' is not"):
         table(rows(smiles=SMILES, a=[0, 1] * 5, b=np.linspace(0, 1, 10)), targets=["a", "b"])
 
 

@@ -320,6 +320,13 @@ class Half(nn.Module):
         return x / 2
 
 
+class Doubled(GraphNetwork):
+    """A network of the user's own."""
+
+    def encode(self, g: Any) -> Tensor:
+        return 2 * super().encode(g)
+
+
 def replace(network: GraphNetwork, name: str, make: Callable[[Any], nn.Module]) -> None:
     where, _, child = name.rpartition(".")
     network.get_submodule(where)._modules[child] = make(network.get_submodule(name))
@@ -336,8 +343,14 @@ def replace(network: GraphNetwork, name: str, make: Callable[[Any], nn.Module]) 
         lambda network: parametrize.register_parametrization(network.backbone.convs[0].nn[2], "weight", Half()),
         lambda network: parametrize.register_parametrization(network.encoder, "tables", Half()),
         lambda network: setattr(network.backbone.convs[0], "message", lambda x_j, q: 2 * x_j),
+        lambda network: setattr(network.readout.pools[1], "weights", lambda x, *_: x[:, 0]),
+        lambda network: setattr(network, "encode", lambda g: torch.ones(12, 4, dtype=torch.double)),
+        lambda network: setattr(network, "__class__", Doubled),
     ],
-    ids=["activation", "message's", "layer's", "low rank", "gate", "parametrised", "encoder", "message"],
+    ids=[
+        *("activation", "message's", "layer's", "low rank", "gate", "parametrised", "encoder", "message"),
+        *("weights", "encode", "subclass"),
+    ],
 )
 def test_replaced_children_do_their_work(change: Callable[[Any], Any]) -> None:
     network = categories_network()

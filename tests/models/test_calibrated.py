@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
@@ -147,6 +148,18 @@ def test_few_graphs_promise_nothing_and_say_so() -> None:
     assert any("too few" in note for note in calibrated.warnings(model.task, 0.9))
     found = model.predict(graphs, confidence=0.9).more["N_conformal_set"]
     assert set(found) == {"no N or with N"}
+
+
+def test_whoever_asks_the_objective_gets_calibrated_probabilities() -> None:
+    graphs = labelled("multiclass")
+    model = train(graphs, baseline="wl-linear")
+    plain = model.predict(graphs).values
+    model.calibrate(graphs, "valid", method="platt")
+    found = model.objective.predict(torch.from_numpy(model.logits(graphs)))
+    np.testing.assert_array_equal(found, model.predict(graphs).values)
+    assert (found != plain).any()
+    model.calibrated = None
+    np.testing.assert_array_equal(model.predict(graphs).values, plain)
 
 
 def test_reliability_is_that_of_the_bins() -> None:

@@ -93,3 +93,14 @@ def test_mistakes() -> None:
     check_descriptors(descriptor_names())
     with pytest.raises(UsageError, match="NoSuchDescriptor"):
         check_descriptors(["MolWt", "NoSuchDescriptor"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_valence_that_rdkit_objects_to(kind: str) -> None:
+    """A molecule of ogbg-molhiv: it has features, and they are not those of nothing."""
+    odd = "Cc1ccc([B-2]2(c3ccc(C)cc3)=NCCO2)cc1"
+    assert Chem.MolFromSmiles(odd) is None
+    rows = fingerprints(kind, [odd, "Cc1ccccc1"])
+    assert rows[0].nnz > rows[1].nnz
+    shared = rows[0, :2048].minimum(rows[1, :2048])
+    assert shared.nnz > 5  # a toluene is in it

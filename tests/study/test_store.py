@@ -251,7 +251,7 @@ def test_an_old_study_has_the_same_tables_as_a_new_one(tmp_path: Path) -> None:
         tables.append({name: list(connection.execute(f"PRAGMA table_info({name})")) for name in names})
         connection.close()
     assert tables[0] == tables[1]
-    assert len(tables[0]) == 6
+    assert len(tables[0]) == 7
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +261,7 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pyt
     broken = (*schema.MIGRATIONS, ("CREATE TABLE fine (id INTEGER)", "CREATE TABLE runs (id INTEGER)"))
     monkeypatch.setattr(schema, "MIGRATIONS", broken)
     monkeypatch.setattr(schema, "VERSION", len(broken))
-    with pytest.raises(DataError, match="could not be brought to version 5: table runs already exists"):
+    with pytest.raises(DataError, match="could not be brought to version 6: table runs already exists"):
         Study.create(path)
     assert path.read_bytes() == before
     assert pragma(path, "user_version") == 1

@@ -62,7 +62,7 @@ def explanation_dict(explanation: Explanation, graphs: GraphSet, model: Answerin
         "logits": _numbers(explanation.logits),
         "output": output,
         "output_name": output_name(model.task, output),
-        "explained": explained_quantity(model.task, output),
+        "explained": explained_quantity(model.task, output, values, explanation.logits),
         "logit": float(explanation.logits[output]),
         "bias": None if shares is None else float(explanation.bias[output]),
         "levels": list(explanation.levels),

@@ -64,16 +64,18 @@ def answer(task: Task, values: Floats, output: int) -> str:
     return f"predicted {best}, P({best}) = {values[likeliest]:.3f}{other}"
 
 
-def explained_quantity(task: Task, output: int) -> str:
-    """What the shares add up to.
+def explained_quantity(task: Task, output: int, values: Floats, logits: Floats) -> str:
+    """What the shares add up to. A network's are of standardised values, an ensemble's of values in the data's units.
 
-    >>> explained_quantity(Task("binary", 1, "rocauc", ("hERG",), (("inactive", "active"),)), 0)
+    >>> half = np.array([0.5])
+    >>> explained_quantity(Task("binary", 1, "rocauc", ("hERG",), (("inactive", "active"),)), 0, half, half)
     'logit of active'
-    >>> explained_quantity(Task("regression", 1, "rmse", ("logS",)), 0)
+    >>> explained_quantity(Task("regression", 1, "rmse", ("logS",)), 0, np.array([-2.5]), half)
     'standardised logS'
     """
     if task.kind == "regression":
-        return f"standardised {output_name(task, output)}"
+        name = output_name(task, output)
+        return name if np.isclose(values[output], logits[output]) else f"standardised {name}"
     return f"logit of {_labels(task, output)[1] if task.kind == 'binary' else output_name(task, output)}"
 
 
@@ -101,7 +103,7 @@ def signed(value: float, digits: int = 2) -> str:
 def prediction_text(explanation: Explanation, model: Answering, output: int) -> str:
     """The prediction in words and, in a second line, the sum that its logit is."""
     values = model.values(explanation.logits[None])[0]
-    total = f"{explained_quantity(model.task, output)} {signed(explanation.logits[output])}"
+    total = f"{explained_quantity(model.task, output, values, explanation.logits)} {signed(explanation.logits[output])}"
     parts = dict(terms(explanation, output))
     if parts:
         levels = [parts.pop(name) for name in list(parts) if name.startswith("level ") or name == "nodes"]

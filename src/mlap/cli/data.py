@@ -102,7 +102,8 @@ def info(
     try:
         graphs = load(dataset, data_root, silent, **options)
     except UsageError as error:
-        if error.field != "targets" or "targets" in options or not is_table(dataset):
+        # What came by standard input has been read, and cannot be read again.
+        if error.field != "targets" or "targets" in options or not is_table(dataset) or dataset == "-":
             raise
         # The labels have to be named first; the rest can be told all the same.
         note(error.told(spelling(context.command)), silent)

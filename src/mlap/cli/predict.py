@@ -17,7 +17,6 @@ from mlap.cli.common import (
     ModelPath,
     Quiet,
     SmilesColumn,
-    Threads,
     count,
     note,
     one_or_many,
@@ -25,6 +24,7 @@ from mlap.cli.common import (
     use_threads,
 )
 from mlap.errors import UsageError, unknown
+from mlap.machines import usable_cores
 from mlap.progress import rows_bar
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ def predict(
     processes: Annotated[
         int | None, typer.Option(min=1, help="Processes that read SMILES.  [default: one for each core]")
     ] = None,
-    threads: Threads = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads of the network.  [default: half of the cores]")
+    ] = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     as_json: Json = False,
@@ -94,7 +96,10 @@ def predict(
     """
     from mlap.models import load
 
-    use_threads(threads)
+    # Where rows are many, other processes read them while the network computes: threads that wait for a core would
+    # only keep it from those. Half of the cores is about the network's share of the work.
+    use_threads(threads or max(1, usable_cores() // 2))
+    out = None if out == "-" else out
     folder = _folder(out)
     _check(folder, merge, engine, as_json)
     silent = quiet or as_json

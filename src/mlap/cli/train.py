@@ -32,7 +32,7 @@ from mlap.cli.common import (
     table_options,
     use_threads,
 )
-from mlap.errors import UsageError
+from mlap.errors import UsageError, unknown
 from mlap.names import ARCHITECTURES, BACKBONES, BASELINES, METRICS, PRESETS
 from mlap.progress import steps_bar, training_bar
 
@@ -58,7 +58,7 @@ def train(
     ] = None,
     time: Annotated[
         float | None,
-        typer.Option("--time", metavar="MINUTES", help="Train for about so long: fewer epochs, if need be."),
+        typer.Option("--time", metavar="MINUTES", help="Train for about so long: fewer networks, then fewer epochs."),
     ] = None,
     architecture: Annotated[
         str | None,
@@ -126,7 +126,13 @@ def train(
     ] = None,
     members: Annotated[
         int | None,
-        typer.Option("--members", min=2, metavar="N", help="Train N networks from different seeds, as one ensemble."),
+        typer.Option(
+            "--members",
+            min=1,
+            metavar="N",
+            help="Train N networks from different seeds, as one ensemble.  [default: 5 for what we recommend, and 1 if "
+            "you choose settings of the network]",
+        ),
     ] = None,
     smiles_column: SmilesColumn = None,
     target: Targets = None,
@@ -147,14 +153,17 @@ def train(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train one network and keep the weights of its best validation epoch.
+    """Train a model.
 
-    Anything you leave out is inferred, and printed. A data set of the paper is trained with the paper's recipe, any
-    other with the one that we recommend.
+    Anything you leave out is inferred, and printed. A data set of the paper is trained with the paper's recipe. For any
+    other, without further options, you get the model that we recommend: five networks and one or two simple models,
+    which answer together.
 
     \b
     Examples:
       mlap train molecules.csv --target active --split-by scaffold --out runs/mine
+      mlap train molecules.csv
+      mlap train molecules.csv --time 5
       mlap train molecules.csv --preset quick
       mlap train molecules.csv --folds 5 --out runs/folds
       mlap train molecules.csv --members 5 --out runs/five
@@ -191,15 +200,20 @@ def train(
     )
     if no_cache:
         options["cache"] = False
-    if (baseline is not None) + (members is not None) + (init is not None) > 1 or (members and folds):
+    if preset is not None and preset not in PRESETS:  # a wrong value is an error before the data are read
+        raise unknown("preset", preset, PRESETS, "preset")
+    several = members is not None and members > 1
+    if (baseline is not None) + several + (init is not None) > 1 or (several and folds):
         raise UsageError("of a baseline, several members, folds of them and a run to start from, choose one")
+    chosen = set(changes) - {"seed"} or folds or init or baseline or compile or parallel.world_size() > 1
+    if members is None and chosen:
+        members = 1
     call = TrainCall(
-        dataset, data_root, options, changes, out, resume, overwrite, init, freeze_backbone, baseline, preset, time
+        *(dataset, data_root, options, changes, out, resume, overwrite, init, freeze_backbone, baseline),
+        *(preset, time, members),
     )
     try:
-        if members is not None:
-            answer = _train_members(call, members, device, silent)
-        elif folds is None:
+        if folds is None:
             answer = _train_one(call, device, compile, silent)
         else:
             answer = _train_folds(call, folds, device, compile, silent)
@@ -229,6 +243,7 @@ class TrainCall:
     baseline: str | None = None
     preset: str | None = None
     time: float | None = None
+    members: int | None = None  # `None`: what we recommend, if that is the preset
 
 
 @dataclass(frozen=True)
@@ -246,16 +261,21 @@ def _train_one(call: TrainCall, device: str, compile: bool, silent: bool) -> Ans
 
     from mlap.graphs.dividing import check_parts
     from mlap.models import train as train_run
+    from mlap.training.presets import MEMBERS
 
     dataset, data_root, options, recipe = _resolve(call)
     graphs = load(dataset, data_root, silent, **options)
     if graphs.task is None:
         raise UsageError(f"{graphs.name} has no labels to train on", "targets")
-    check_parts(graphs)
     if call.baseline is not None:
         return _fit_baseline(call, call.baseline, graphs, silent)
+    alone = recipe is not None or call.members == 1 or (call.members is None and not _recommended(call, graphs))
+    members = 1 if alone else call.members or MEMBERS
     if recipe is None:
-        recipe = _chosen(call, graphs, device, silent)
+        recipe, members = _chosen(call, graphs, members, device, silent)
+    check_parts(graphs, recipe.select_metric)
+    if not alone:
+        return _train_members(call, graphs, recipe, members, device, silent)
     norm = {"graph": "GraphNorm", "none": "no normalisation"}.get(recipe.norm, f"{recipe.norm} normalisation")
     out = call.out or Path("runs") / graphs.name / (
         f"{recipe.architecture}-L{recipe.layers}-{recipe.norm}-s{recipe.seed}"
@@ -325,21 +345,19 @@ def _fit_baseline(call: TrainCall, name: str, graphs: GraphSet, silent: bool) ->
     return Answer(line, {"model": str(out), "baseline": name, **asdict(result)}, model)
 
 
-def _train_members(call: TrainCall, members: int, device: str, silent: bool) -> Answer:
+def _train_members(
+    call: TrainCall, graphs: GraphSet, recipe: Recipe, members: int, device: str, silent: bool
+) -> Answer:
     """Train an ensemble, and say what became of it."""
     from mlap.cli.ensemble import ensemble_json, ensemble_lines
-    from mlap.graphs.dividing import check_parts
     from mlap.study import train_ensemble
-    from mlap.training import Recipe, recipe_for
+    from mlap.training.presets import baselines_for
 
-    if call.dataset is None:
-        raise UsageError("{field} need a DATASET", "members")
-    recipe = Recipe.of(call.changes)  # a wrong value is an error before the data are read
-    graphs = load(call.dataset, call.data_root, silent, **call.options)
-    check_parts(graphs)
-    recipe = recipe_for(graphs, call.preset, **call.changes)
-    out = call.out or Path("runs") / graphs.name / f"{recipe.architecture}-L{recipe.layers}-{recipe.norm}-x{members}"
-    note(f"{members} × {recipe.architecture}, {count(recipe.layers, 'layer')}, width {recipe.width}", silent)
+    baselines = baselines_for(graphs) if _recommended(call, graphs) else ()
+    kind = "recommended" if baselines else f"{recipe.architecture}-L{recipe.layers}-{recipe.norm}-x{members}"
+    out = call.out or Path("runs") / graphs.name / kind
+    networks = f"{members} × {recipe.architecture}, {count(recipe.layers, 'layer')}, width {recipe.width}"
+    note(" + ".join([networks, *baselines]), silent)
     note(f"writing to {out}", silent)
     try:
         with steps_bar(silent) as progress:
@@ -347,6 +365,7 @@ def _train_members(call: TrainCall, members: int, device: str, silent: bool) -> 
                 graphs,
                 recipe,
                 members=members,
+                baselines=baselines,
                 out=out,
                 resume=call.resume,
                 overwrite=call.overwrite,
@@ -364,27 +383,37 @@ def _train_members(call: TrainCall, members: int, device: str, silent: bool) -> 
         f"{'validation' if part == 'valid' else part} {label} {found.score:.4f}" for part, found in scores.items()
     )
     content = {**ensemble_json(ensemble), **{part: found.as_dict() for part, found in scores.items()}}
-    return Answer(f"{count(members, 'member')}: {shown}  ({out})", content, ensemble)
+    return Answer(f"{count(len(ensemble.members), 'member')}: {shown}  ({out})", content, ensemble)
 
 
-def _chosen(call: TrainCall, graphs: GraphSet, device: str, silent: bool) -> Recipe:
-    """The recipe of a new run: the preset's, within the time that there is; what it will cost is said."""
+def _recommended(call: TrainCall, graphs: GraphSet) -> bool:
+    """Whether what we recommend was asked for, or nothing."""
+    from mlap.training.presets import preset_of
+
+    return (call.preset or preset_of(graphs)) == "recommended"
+
+
+def _chosen(call: TrainCall, graphs: GraphSet, members: int, device: str, silent: bool) -> tuple[Recipe, int]:
+    """The recipe of a new model and its number of networks, within the time that there is; their cost is said."""
     from mlap.cli.sweep_view import duration
+    from mlap.machines import usable_cores
     from mlap.training import parallel, recipe_for
     from mlap.training.presets import cost_of, within
 
     recipe = recipe_for(graphs, call.preset, **call.changes)
     if (silent and call.time is None) or parallel.world_size() > 1:
-        return recipe
+        return recipe, members
     cost = cost_of(recipe, graphs, device)
+    at_a_time = usable_cores() if device == "cpu" and members > 1 else 1
     if call.time is not None:
-        fitted, _ = within(call.time, recipe, cost, 1)
-        if fitted != recipe:
-            note(f"{fitted.epochs} instead of {recipe.epochs} epochs, to end within {call.time:g} minutes", silent)
+        fitted, fewer = within(call.time, recipe, cost, members, at_a_time)
+        if (fitted, fewer) != (recipe, members):
+            trained = f"{count(fewer, 'network')} of {count(fitted.epochs, 'epoch')}"
+            note(f"{trained} instead of {members} of {recipe.epochs}, for {call.time:g} minutes", silent)
         cost = dataclasses.replace(cost, network=cost.network * fitted.epochs / recipe.epochs)
-        recipe = fitted
-    note(f"this will take about {duration(cost.seconds())}", silent)
-    return recipe
+        recipe, members = fitted, fewer
+    note(f"this will take about {duration(cost.seconds(members, at_a_time))}", silent)
+    return recipe, members
 
 
 def _train_folds(call: TrainCall, folds: int, device: str, compile: bool, silent: bool) -> Answer:

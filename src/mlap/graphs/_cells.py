@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,13 +73,18 @@ def number(cell: str) -> float | None:
     return value if abs(value) <= _LARGEST and "_" not in cell else None
 
 
+def quoted(text: str) -> str:
+    """A cell or a name in a sentence: on one line, cut where it goes on for long."""
+    return repr(text if len(text) <= 60 else text[:59] + "…")
+
+
 def shown(names: Sequence[str]) -> str:
     """Names of columns in a sentence.
 
     >>> shown(["a", "b"])
     "columns 'a', 'b'"
     """
-    listed = ", ".join(map(repr, names[:12])) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    listed = ", ".join(map(quoted, names[:12])) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
     return f"column{'s' if len(names) != 1 else ''} {listed}"
 
 
@@ -149,6 +155,6 @@ def text(value: Any) -> str:
 
 def check_names(file: str, names: Sequence[str]) -> None:
     """Raise unless the names of a table's columns are different."""
-    for name in names:
-        if names.count(name) > 1:
-            raise DataError(f"{file} has {names.count(name)} columns named {name!r}; expected one name for each")
+    if len(set(names)) < len(names):
+        name, number = Counter(names).most_common(1)[0]
+        raise DataError(f"{file} has {number} columns named {quoted(name)}; expected one name for each")

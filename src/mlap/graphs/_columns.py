@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mlap.errors import DataError, UsageError
 from mlap.graphs import _smiles
-from mlap.graphs._cells import Cells, number, shown
+from mlap.graphs._cells import Cells, number, quoted, shown
 from mlap.graphs._labels import is_text, yes_or_no
 
 CLEAR_NAMES = ("smiles", "canonical_smiles", "isomeric_smiles")
@@ -25,7 +25,7 @@ def choose_smiles(cells: Cells, smiles: str | None) -> tuple[str, list[str]]:
     if list(cells.columns) == ["smiles"]:
         return "smiles", []
     found = _guess_smiles(cells)
-    return found, [f"SMILES are taken from column {found!r} (guessed)"]
+    return found, [f"SMILES are taken from column {quoted(found)} (guessed)"]
 
 
 def choose_targets(
@@ -40,7 +40,7 @@ def choose_targets(
         cells.check(name, "targets")
     if len(set(targets)) < len(targets) or smiles in targets:
         raise UsageError(
-            f"{{field}} must each be a column of their own, got {', '.join(targets)} with SMILES in {smiles}",
+            f"{{field}} must each be a column of their own, got {shown(targets)} with SMILES in {quoted(smiles)}",
             field="targets",
         )
     return tuple(targets), notes
@@ -60,7 +60,7 @@ def _guess_smiles(cells: Cells) -> str:
         )
     if not clear and not likely and any(map(_is_molecule, found or cells.columns)):
         raise DataError(
-            f"{cells.file}: the first line looks like data ({', '.join(cells.columns)[:60]}); "
+            f"{cells.file}: the first line looks like data ({' '.join(', '.join(cells.columns)[:60].split())}); "
             "expected the names of the columns, such as smiles,label"
         )
     if not found:

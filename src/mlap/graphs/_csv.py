@@ -29,6 +29,8 @@ Check = tuple[Callable[[Array], Array], str]
 
 #: Of text; small enough for the arrays made from it to stay in a core's cache.
 BLOCK_BYTES = 1 << 18
+#: A longer line is an error: a small gzipped file may hold one that fills the memory.
+LONGEST_LINE = 1 << 24
 COMMA, NEWLINE, POINT, ZERO = b",\n.0"
 
 
@@ -215,6 +217,8 @@ def _texts(path: Path, *, keep_blank_end: bool) -> Iterator[bytes]:
                 if cut:
                     yield _tidy(rest[:cut])
                     rest = rest[cut:]
+                elif len(rest) > LONGEST_LINE:
+                    raise DataError(f"{path} has a line of more than {LONGEST_LINE} characters")
     except FileNotFoundError:
         raise DataError(f"{path} is missing") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from mlap.errors import DataError, UsageError
+from mlap.errors import DataError, MlapError, UsageError
+from mlap.files import first_line
 from mlap.graphs import _smiles
 from mlap.graphs._cells import Cells, check_names, texts
 
@@ -32,6 +33,9 @@ _TEXTS = (".csv", ".tsv", ".smi", ".sdf")
 SUFFIXES = (*_TEXTS, *(f"{suffix}.gz" for suffix in _TEXTS), ".parquet", ".xlsx")
 
 _BLOCK = 1 << 20  # bytes
+
+#: A longer line is an error: a small gzipped file may hold one that fills the memory.
+LONGEST_LINE = 1 << 24  # characters
 
 
 @dataclass(frozen=True)
@@ -126,9 +130,9 @@ def _text_pieces(path: str | Path, file: str, rows: int | None) -> Iterator[Cell
         notes = () if encoding != "cp1252" else (f"{file} is not UTF-8; it is read as Windows (Latin) text",)
         lowered = file.lower().removesuffix(".gz")
         if lowered.endswith(".sdf"):
-            table = _structures(content, notes)
+            table = _structures(file, content, notes)
         elif lowered.endswith(".smi") or (file == "stdin" and _starts_with_smiles(content)):
-            table = _smiles_file(content, notes)
+            table = _smiles_file(file, content, notes)
         else:
             table = _delimited(file, content, notes)
         yield from _cut(file, table, rows)
@@ -156,8 +160,12 @@ def _opened(path: str | Path, file: str) -> Iterator[tuple[io.TextIOWrapper, str
 def _stdin() -> IO[bytes]:
     """Standard input in a temporary file: it is looked at before it is read."""
     copy: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by the caller)
-    shutil.copyfileobj(sys.stdin.buffer, copy)
-    copy.seek(0)
+    try:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.seek(0)
+    except BaseException:
+        copy.close()
+        raise
     return copy
 
 
@@ -172,10 +180,14 @@ def _encoding(file: IO[bytes], name: str) -> str:
     if _begins(file, codecs.BOM_UTF16_LE) or _begins(file, codecs.BOM_UTF16_BE):
         return "utf-16"
     decoder = codecs.getincrementaldecoder("utf-8")()
+    length = 0
     try:
         while block := file.read(_BLOCK):
             if b"\0" in block:
                 raise DataError(f"{name} is not a text file; save it as CSV in UTF-8")
+            length = len(block) - 1 - last if (last := block.rfind(b"\n")) >= 0 else length + len(block)
+            if length > 4 * LONGEST_LINE and b"\r" not in block:  # no need to read on to the end of it
+                raise _too_long(name)
             decoder.decode(block)
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
@@ -185,12 +197,30 @@ def _encoding(file: IO[bytes], name: str) -> str:
     return "utf-8-sig"
 
 
+def _too_long(file: str) -> DataError:
+    return DataError(f"{file} has a line of more than {LONGEST_LINE} characters")
+
+
+def _lines(file: str, content: io.TextIOWrapper) -> Iterator[str]:
+    """The lines of a text with their ends, none longer than there may be."""
+    while line := content.readline(LONGEST_LINE + 1):
+        if len(line) > LONGEST_LINE:
+            raise _too_long(file)
+        yield line
+
+
+def _first_line(content: io.TextIOWrapper) -> str:
+    """The first line of a text, of which nothing is taken."""
+    line = content.readline(LONGEST_LINE)
+    content.seek(0)
+    return line
+
+
 def _delimited(file: str, content: io.TextIOWrapper, notes: tuple[str, ...]) -> _Rows:
     """A header and rows, separated by whatever stands most often in the first line outside quotes."""
-    first = re.sub(r'"[^"]*"', "", content.readline())
-    content.seek(0)
+    first = re.sub(r'"[^"]*"', "", _first_line(content))
     delimiter = max(",", ";", "\t", key=first.count)  # a German Excel writes semicolons
-    reader = csv.reader(content, delimiter=delimiter, strict=True)
+    reader = csv.reader(_lines(file, content), delimiter=delimiter, strict=True)
 
     def rows() -> Iterator[tuple[int, list[str]]]:
         try:
@@ -207,15 +237,14 @@ def _delimited(file: str, content: io.TextIOWrapper, notes: tuple[str, ...]) -> 
     return _Rows(header, numbered, decimal_comma=delimiter != ",", notes=notes)
 
 
-def _smiles_file(content: io.TextIOWrapper, notes: tuple[str, ...]) -> _Rows:
+def _smiles_file(file: str, content: io.TextIOWrapper, notes: tuple[str, ...]) -> _Rows:
     """A molecule per line: its SMILES, then a blank and its name. A header that says so is taken for one."""
-    first = content.readline()
-    content.seek(0)
+    first = _first_line(content)
     if "\t" in first and "smiles" in first.lower():
-        return _delimited("the SMILES file", content, notes)
+        return _delimited(file, content, notes)
 
     def rows() -> Iterator[tuple[int, tuple[str, str]]]:
-        for line, row in enumerate(content, 1):
+        for line, row in enumerate(_lines(file, content), 1):
             # An extension between bars belongs to the SMILES: `CCO |$a;b;c$| name`.
             if match := re.match(r"\s*(\S+(?:\s+\|[^|]*\|)?)\s*(.*)", row):
                 if line == 1 and "smiles" in match[1].lower():
@@ -227,8 +256,7 @@ def _smiles_file(content: io.TextIOWrapper, notes: tuple[str, ...]) -> _Rows:
 
 def _starts_with_smiles(content: io.TextIOWrapper) -> bool:
     """Whether a text without separators begins with a molecule rather than with the name of a column."""
-    first = content.readline()
-    content.seek(0)
+    first = _first_line(content)
     words = first.split()
     if not words or any(mark in first for mark in ",;") or "smiles" in first.lower():
         return False
@@ -238,12 +266,12 @@ def _starts_with_smiles(content: io.TextIOWrapper) -> bool:
 # ---- structures ------------------------------------------------------------------------------------------------------
 
 
-def _structures(content: io.TextIOWrapper, notes: tuple[str, ...]) -> _Rows:
+def _structures(file: str, content: io.TextIOWrapper, notes: tuple[str, ...]) -> _Rows:
     """The molecules of an SD file as SMILES, with their names and properties as further columns."""
     _smiles.require_rdkit()
     found: list[tuple[int, dict[str, str]]] = []
     record: list[str] = []
-    for line, row in enumerate(itertools.chain(content, ("$$$$",)), 1):
+    for line, row in enumerate(itertools.chain(_lines(file, content), ("$$$$",)), 1):
         if row.rstrip() != "$$$$":
             record.append(row.rstrip("\r\n"))
         else:
@@ -263,7 +291,7 @@ def _structure(record: Sequence[str]) -> dict[str, str]:
     with rdBase.BlockLogs():
         try:
             mol = Chem.MolFromMolBlock(block) or Chem.MolFromMolBlock(block, sanitize=False)
-            smiles = "" if mol is None else Chem.MolToSmiles(mol)
+            smiles = "" if mol is None or mol.GetNumAtoms() > _smiles.MOST_ATOMS else Chem.MolToSmiles(mol)
         except (RuntimeError, ValueError):
             smiles = ""
     values = {"smiles": smiles, "name": record[0].strip() if record else ""}
@@ -298,8 +326,10 @@ def _parquet(path: Path, rows: int | None) -> Iterator[Cells]:
                 if len(piece):
                     yield Cells(path.name, columns, None, first)
                 first += len(piece)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{path.name} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+    except MlapError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # text that is not UTF-8, too
+        raise DataError(f"{path.name} cannot be read as Parquet: {first_line(error)}") from error
 
 
 def _sheet(path: Path) -> _Rows:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlap.errors import DataError, UsageError
-from mlap.graphs._cells import MISSING, Cells, shown
+from mlap.graphs._cells import MISSING, Cells, quoted, shown
 from mlap.graphs.task import Task
 from mlap.names import DEFAULT_METRICS
 
@@ -75,7 +75,7 @@ def read_labels(
         column, words, why = _yes_no(cells, name, words, positive)
         columns.append((column, words))
         if why:
-            notes.append(f"{words[1]!r} is the positive class of column {name!r} ({why})")
+            notes.append(f"{quoted(words[1])} is the positive class of column {quoted(name)} ({why})")
     y = np.stack([column for column, _ in columns], axis=1)
     labels = tuple(words for _, words in columns)
     meaning = _of_targets(task, kind, targets, measure)
@@ -97,12 +97,13 @@ def _guess_kind(cells: Cells, targets: Sequence[str]) -> str:
     """Binary for two values, multiclass for one column of words or of few whole numbers, else regression."""
     values = {name: _values(cells, name) for name in targets}
     if empty := [name for name in targets if not values[name]]:
-        raise DataError(f"{cells.file}: column {empty[0]!r} has no values", field="targets")
+        raise DataError(f"{cells.file}: column {quoted(empty[0])} has no values", field="targets")
     only = targets[0]
     if len(targets) == 1 and len(set(values[only].values())) == 1:
         value = next(iter(values[only].values()))
         raise DataError(
-            f"{cells.file}: column {only!r} is {value} in every row; there is nothing to learn", field="targets"
+            f"{cells.file}: column {quoted(only)} is {quoted(value)} in every row; there is nothing to learn",
+            field="targets",
         )
     binary = [name for name in targets if _is_binary(set(values[name].values()))]
     if len(binary) == len(targets):
@@ -112,9 +113,9 @@ def _guess_kind(cells: Cells, targets: Sequence[str]) -> str:
     columns = {name: _numbers(cells, name) for name in targets if name not in binary}
     if binary:
         real = next(iter(columns))
-        words = " and ".join(sorted(set(values[binary[0]].values())))
+        words = " and ".join(map(quoted, sorted(set(values[binary[0]].values()))))
         raise UsageError(
-            f"{cells.file}: target {binary[0]!r} is {words}, but {real!r} is not of two values; "
+            f"{cells.file}: target {quoted(binary[0])} is {words}, but {quoted(real)} is not of two values; "
             "name {field} of one kind, or say that the task is regression",
             field="targets",
         )
@@ -190,8 +191,8 @@ def _yes_no(
         value = meaning.get(values[cell].lower())
         if value is None:
             raise DataError(
-                f"{cells.file}, {cells.place(row)}, column {name!r}: got {cell!r}, "
-                f"expected {words[0]}, {words[1]} or nothing (a binary task)",
+                f"{cells.file}, {cells.place(row)}, column {quoted(name)}: got {quoted(cell)}, "
+                f"expected {quoted(words[0])}, {quoted(words[1])} or nothing (a binary task)",
                 field="targets",
             )
         y[row] = value
@@ -206,9 +207,9 @@ def _no_and_yes(cells: Cells, name: str, values: dict[str, str], positive: str |
     if len(found) != 2:
         if all(_is_number(word) for word in found):
             return ("0", "1"), ""  # the first cell that is neither is an error
-        several = ", ".join(sorted(found)[:5])
+        several = ", ".join(map(quoted, sorted(found)[:5]))
         raise DataError(
-            f"{cells.file}: column {name!r} has {len(found)} different values ({several}); a binary task has two",
+            f"{cells.file}: column {quoted(name)} has {len(found)} different values ({several}); a binary task has two",
             field="task",
             suggest="multiclass",
         )
@@ -216,7 +217,8 @@ def _no_and_yes(cells: Cells, name: str, values: dict[str, str], positive: str |
         chosen = [word for cell, word in values.items() if positive.lower() in (cell.lower(), word.lower())]
         if not chosen:
             raise UsageError(
-                f"{cells.file}: column {name!r} has no value {positive!r}; it has {' and '.join(sorted(found))}",
+                f"{cells.file}: column {quoted(name)} has no value {quoted(positive)}; it has "
+                f"{' and '.join(map(quoted, sorted(found)))}",
                 field="positive",
             )
         yes, why = chosen[0], ""
@@ -262,7 +264,8 @@ def _numbers(cells: Cells, name: str) -> NDArray[np.float32]:
         if value is None:
             comma = "; write decimals with a point" if "," in cell and not cells.decimal_comma else ""
             raise DataError(
-                f"{cells.file}, {cells.place(row)}, column {name!r}: got {cell!r}, expected a number{comma}",
+                f"{cells.file}, {cells.place(row)}, column {quoted(name)}: got {quoted(cell)}, "
+                f"expected a number{comma}",
                 field="targets",
             )
         values[row] = value
@@ -275,7 +278,7 @@ def _classes(cells: Cells, name: str, classes: Sequence[str] = ()) -> tuple[NDAr
     found = sorted(set(values.values()), key=float if all(map(_is_number, values.values())) else None)
     if not classes and not 2 <= len(found) <= max(2, len(cells) // 2):
         raise DataError(
-            f"{cells.file}: column {name!r} has {len(found)} different values in {len(cells)} rows; "
+            f"{cells.file}: column {quoted(name)} has {len(found)} different values in {len(cells)} rows; "
             "classes must be at least 2 and have some rows each",
             field="targets",
         )
@@ -286,8 +289,8 @@ def _classes(cells: Cells, name: str, classes: Sequence[str] = ()) -> tuple[NDAr
             label = cell if cell in ids else values[cell]
             if label not in ids:
                 raise DataError(
-                    f"{cells.file}, {cells.place(row)}, column {name!r}: got class {cell!r}, "
-                    f"expected one of {', '.join(ids)}",
+                    f"{cells.file}, {cells.place(row)}, column {quoted(name)}: got class {quoted(cell)}, "
+                    f"expected one of {', '.join(map(quoted, list(ids)[:20]))}",
                     field="targets",
                 )
             y[row] = ids[label]

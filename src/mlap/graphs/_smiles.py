@@ -33,6 +33,12 @@ CHUNK = 500  # molecules: about a quarter of a second, so that a progress bar mo
 LARGEST = 1e30  # the largest descriptor
 FEW = 4000  # molecules that one process reads in less time than it takes to start several
 
+#: What is larger is refused: RDKit takes minutes for it, or runs out of stack.
+MOST_ATOMS = 5000
+MOST_CHARACTERS = 10 * MOST_ATOMS
+#: A molecule above this size is its own scaffold: to cut one takes time by the cube of its atoms (1000 atoms: 5 s).
+MOST_SCAFFOLD_ATOMS = 500
+
 CHIRALITIES = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER", "misc")
 HYBRIDISATIONS = ("SP", "SP2", "SP3", "SP3D", "SP3D2", "misc")
 BOND_TYPES = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC", "misc")
@@ -137,23 +143,23 @@ def scaffolds(smiles: Sequence[str | None]) -> Result:
     with rdBase.BlockLogs():
         for text in smiles:
             mol = _parse(text)
-            scaffold = None if mol is None else Chem.MurckoDecompose(mol)
-            if scaffold is not None:
+            if mol is not None and mol.GetNumAtoms() <= MOST_SCAFFOLD_ATOMS:
+                mol = Chem.MurckoDecompose(mol)
                 # The cut leaves the molecule's ring and valence information behind, in part no longer true.
-                scaffold.ClearComputedProps()
-                scaffold.UpdatePropertyCache()
-                Chem.GetSymmSSSR(scaffold)
-            found.append(None if scaffold is None else Chem.MolToSmiles(scaffold, isomericSmiles=False))
+                mol.ClearComputedProps()
+                mol.UpdatePropertyCache()
+                Chem.GetSymmSSSR(mol)
+            found.append(None if mol is None else _written(mol, isomericSmiles=False) or text)
     return found, ()
 
 
 def canonical(smiles: Sequence[str | None]) -> Result:
-    """The canonical SMILES of each molecule; `None` for what is no molecule."""
-    from rdkit import Chem, rdBase
+    """The canonical SMILES of each molecule; `None` for what is no molecule, or cannot be written as one."""
+    from rdkit import rdBase
 
     with rdBase.BlockLogs():
         molecules = [_parse(text) for text in smiles]
-        return [None if mol is None else Chem.MolToSmiles(mol) for mol in molecules], ()
+        return [None if mol is None else _written(mol) for mol in molecules], ()
 
 
 def describe(smiles: Sequence[str | None]) -> Result:
@@ -209,11 +215,23 @@ def _parse(text: str | None) -> Any:
     """The molecule, or `None`; RDKit takes the empty text for a molecule without atoms, which is none here."""
     from rdkit import Chem
 
+    if not text or len(text) > MOST_CHARACTERS:
+        return None
     try:
-        mol = Chem.MolFromSmiles(text) if text else None
+        mol = Chem.MolFromSmiles(text)
     except (RuntimeError, ValueError):  # a failed check inside RDKit, or text that is no Unicode
         return None
-    return mol if mol is not None and mol.GetNumAtoms() else None
+    return mol if mol is not None and 0 < mol.GetNumAtoms() <= MOST_ATOMS else None
+
+
+def _written(mol: Any, **options: bool) -> str | None:
+    """A molecule as canonical SMILES; `None` for the rare one that cannot be written, with too many open rings."""
+    from rdkit import Chem
+
+    try:
+        return str(Chem.MolToSmiles(mol, **options))
+    except (RuntimeError, ValueError):
+        return None
 
 
 def _reason(text: str | None) -> str:
@@ -224,10 +242,14 @@ def _reason(text: str | None) -> str:
         return "it is not text"
     if not text.strip():
         return "it is empty"
+    if len(text) > MOST_CHARACTERS:
+        return f"it has {len(text)} characters; at most {MOST_CHARACTERS} are read"
     try:
         mol = Chem.MolFromSmiles(text, sanitize=False)
         if mol is None or not mol.GetNumAtoms():
             return "it is not written as SMILES"
+        if mol.GetNumAtoms() > MOST_ATOMS:
+            return f"it has {mol.GetNumAtoms()} atoms; at most {MOST_ATOMS} are read"
         problems = [" ".join(problem.Message().split()) for problem in Chem.DetectChemistryProblems(mol)]
     except (RuntimeError, ValueError):
         problems = []

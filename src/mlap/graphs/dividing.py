@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlap.errors import DataError, UsageError, unknown
 from mlap.files import write_text
-from mlap.graphs._cells import Cells
+from mlap.graphs._cells import Cells, quoted, shown
 from mlap.graphs._formats import read_cells
 from mlap.graphs.duplicates import first_alike
 from mlap.graphs.graph_set import GraphSet
@@ -195,7 +195,7 @@ def _stated(graphs: GraphSet, name: str, cells: Cells | None) -> Split:
     for row in rows:
         if values[row].lower() not in SYNONYMS:
             raise DataError(
-                f"{cells.file}, {cells.place(row)}, column {name!r}: got {values[row]!r}, "
+                f"{cells.file}, {cells.place(row)}, column {quoted(name)}: got {quoted(values[row])}, "
                 "expected train, valid or test",
                 field="split",
             )
@@ -244,10 +244,13 @@ def read_splits(path: str | Path, graphs: GraphSet) -> Split:
 def _parts_in_json(path: Path) -> dict[int, str]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        listed = [(SYNONYMS[name.lower()], int(row)) for name, rows in content.items() for row in rows]
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        listed = [(SYNONYMS[name.lower()], row) for name, rows in content.items() for row in rows]
+        if not all(type(row) is int for _, row in listed):
+            raise ValueError("rows are not whole numbers")
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OSError) as error:
         raise DataError(
-            f'{path.name} is no split; expected {{"train": [row numbers], "valid": […], "test": […]}} ({error!r})',
+            f'{path.name} is no split; expected {{"train": [row numbers], "valid": […], "test": […]}} '
+            f"({type(error).__name__}: {str(error)[:80]})",
             field="splits_file",
         ) from None
     part_of = {row: name for name, row in listed}
@@ -263,7 +266,8 @@ def _parts_in_table(path: Path, graphs: GraphSet) -> dict[int, str]:
     key = next((by_name[name] for name in ("row", "smiles", "id") if name in by_name), None)
     if part is None or key is None:
         raise DataError(
-            f"{path.name} needs a column 'split' and one of 'row', 'smiles' or 'id'; it has {', '.join(cells.columns)}",
+            f"{path.name} needs a column 'split' and one of 'row', 'smiles' or 'id'; "
+            f"it has {shown(tuple(cells.columns))}",
             field="splits_file",
         )
     rows_of: dict[str, list[int]] = {}
@@ -274,10 +278,13 @@ def _parts_in_table(path: Path, graphs: GraphSet) -> dict[int, str]:
     for place, (text, name) in enumerate(zip(cells.columns[key], cells.columns[part], strict=True)):
         if name.lower() not in SYNONYMS:
             raise DataError(
-                f"{path.name}, {cells.place(place)}: got {name!r}, expected train, valid or test", field="splits_file"
+                f"{path.name}, {cells.place(place)}: got {quoted(name)}, expected train, valid or test",
+                field="splits_file",
             )
-        if key.lower() == "row" and not text.isdigit():
-            raise DataError(f"{path.name}, {cells.place(place)}: got row {text!r}, expected a number", "splits_file")
+        if key.lower() == "row" and not (text.isascii() and text.isdigit() and len(text) < 19):
+            raise DataError(
+                f"{path.name}, {cells.place(place)}: got row {quoted(text)}, expected a number", "splits_file"
+            )
         # SMILES of the file that are not in the set may be of rows that were left out.
         for row in [int(text)] if key.lower() == "row" else rows_of.get(text, ()):
             part_of[row] = SYNONYMS[name.lower()]

@@ -21,16 +21,16 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from mlap.errors import DataError, UsageError, unknown
+from mlap.errors import DataError, MlapError, UsageError, unknown
+from mlap.files import first_line
 from mlap.graphs.ogb import OGB_SETS, ogb_name, required_files
 from mlap.graphs.progress import Progress
 
 #: Where the archives lie: OGB's own table, and the TU collection (PyG's `TUDataset` uses the same address).
-OGB_URL = "http://snap.stanford.edu/ogb/data/graphproppred"
+OGB_URL = "https://snap.stanford.edu/ogb/data/graphproppred"
 TU_URL = "https://www.chrsmrrs.com/graphkerneldatasets"
 
 READ_BYTES = 1 << 18
@@ -38,6 +38,26 @@ READ_BYTES = 1 << 18
 #: An archive that claims to be more than this many times its size when unpacked is refused. The data sets, whose
 #: files are digits at worst, stay far below.
 MAX_EXPANSION = 200
+
+#: No data set comes near these. What claims more, or goes on for longer, is refused.
+LARGEST_ARCHIVE = 16 << 30  # bytes; ogbg-ppa has about 3 GB
+LARGEST_UNPACKED = 128 << 30
+MOST_MEMBERS = 10_000
+
+#: The SHA-256 checksums of files that are known: those of OGB's release v1 of 4 May 2020.
+KNOWN_FILES = {
+    "ogbg-molhiv": {
+        "raw/edge.csv.gz": "d279b2d408f553cdc6e8ff9712e8eb52ee8831e6f63d29431812e27bca119389",
+        "raw/edge-feat.csv.gz": "a59f5bcf890de811555f5d3819a96f713b4f8b6204801f286991c197afacf836",
+        "raw/graph-label.csv.gz": "88f950d08c606556cca1c1ffef05229f46d64043ad7fa617e8938a3ae9779993",
+        "raw/node-feat.csv.gz": "1e875d13c6442622d2b4f3763e7b0ef48cf2c769828b087ef0efe91c3bdb574b",
+        "raw/num-edge-list.csv.gz": "fa058f23514328fd69bc9c4c31fd8f5938c4ce18726855489d0c0e2dfeaddd37",
+        "raw/num-node-list.csv.gz": "e26f7e29de4a3985c7f47482838c62f870c90c4d01871c57bfeae1b8d993a24b",
+        "split/scaffold/train.csv.gz": "9f1e46e77897b3de3d19452cbd47c312e2844a0ec664c1c9dc897c10d12e42f0",
+        "split/scaffold/valid.csv.gz": "eaf4d6b4630f9e689d2b203669674d0dc309673319e8ac32daa9e9ca90e2e1fa",
+        "split/scaffold/test.csv.gz": "27485729d83edd6f47eb3b8daff69fdb32c9df6b36b17204ef87f8dc1a30eab1",
+    },
+}
 
 #: Answers after which asking again may help.
 TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
@@ -96,7 +116,7 @@ def _fetch(
     try:
         download(url, archive, progress=progress)
         try:
-            extract_zip(archive, folder, required=required)
+            extract_zip(archive, folder, required=required, known=KNOWN_FILES.get(name, {}))
         finally:
             archive.unlink(missing_ok=True)  # unpacked, or of no use
     except DataError as error:
@@ -120,6 +140,7 @@ def download(
     *,
     sha256: str | None = None,
     size: int | None = None,
+    limit: int = LARGEST_ARCHIVE,
     progress: Progress | None = None,
     timeout: float = 30,
     attempts: int = 5,
@@ -132,6 +153,7 @@ def download(
         target: where to put the file.
         sha256: its checksum in hexadecimal digits, if known.
         size: its bytes, if known; what the server says is checked in any case.
+        limit: the most bytes that are received, whatever the server says.
         progress: called as the work goes on.
         timeout: seconds without an answer before a connection is given up.
         attempts: how often to connect again in a row without getting any further.
@@ -150,7 +172,7 @@ def download(
             known = "" if total is None else f" of {total / 1e6:.1f}"
             progress(f"downloading {target.name}, {received / 1e6:.1f}{known} MB", received, total)
 
-    _persist(url, part, show, timeout, attempts, backoff)
+    _persist(url, part, limit if size is None else size, show, timeout, attempts, backoff)
     got = part.size()
     if size is not None and got != size:
         part.discard()
@@ -193,13 +215,19 @@ class _Part:
 
 
 def _persist(
-    url: str, part: _Part, show: Callable[[int, int | None], None], timeout: float, attempts: int, backoff: float
+    url: str,
+    part: _Part,
+    limit: int,
+    show: Callable[[int, int | None], None],
+    timeout: float,
+    attempts: int,
+    backoff: float,
 ) -> None:
     """Connect again and again until the part is whole, or no attempt gets any further."""
     failures, furthest = 0, part.size()
     while True:
         try:
-            return _receive(url, part, show, timeout)
+            return _receive(url, part, limit, show, timeout)
         except urllib.error.HTTPError as error:
             if error.code == 416:  # the part is no beginning of what the server has
                 part.discard()
@@ -218,13 +246,15 @@ def _persist(
         time.sleep(backoff * 2 ** max(failures - 1, 0))
 
 
-def _receive(url: str, part: _Part, show: Callable[[int, int | None], None], timeout: float) -> None:
+def _receive(url: str, part: _Part, limit: int, show: Callable[[int, int | None], None], timeout: float) -> None:
     """One connection: append to the part, or begin it anew if the server does not go on where it ends."""
     headers = {"User-Agent": "mlap", "Accept-Encoding": "identity"}
     size, tag = part.size(), part.tag()
     if size and tag:
         headers |= {"Range": f"bytes={size}-", "If-Range": tag}
     with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=timeout) as response:
+        if url.startswith("https:") and not response.url.startswith("https:"):
+            raise DataError(f"{url} leads to {response.url}, which anybody on the way can change")
         if response.status == 206:
             if not response.headers.get("Content-Range", "").startswith(f"bytes {size}-"):
                 part.discard()
@@ -234,11 +264,14 @@ def _receive(url: str, part: _Part, show: Callable[[int, int | None], None], tim
             with _writing(part.path):
                 part.start(_strong_tag(response.headers.get("ETag"), response.headers.get("Last-Modified")))
         total = None if response.length is None else size + response.length
+        if total is not None:
+            _check_limit(url, part, total, limit)
         with _writing(part.path):
             file = part.path.open("ab")
         with file:
             show(size, total)
             while piece := response.read(READ_BYTES):
+                _check_limit(url, part, size + len(piece), limit)
                 with _writing(part.path):
                     file.write(piece)
                     file.flush()
@@ -246,6 +279,12 @@ def _receive(url: str, part: _Part, show: Callable[[int, int | None], None], tim
                 show(size, total)
     if total is not None and size != total:
         raise http.client.HTTPException(f"the connection ended after {size} of {total} bytes")
+
+
+def _check_limit(url: str, part: _Part, size: int, limit: int) -> None:
+    if size > limit:
+        part.discard()
+        raise DataError(f"{url} has at least {size} bytes, expected at most {limit}")
 
 
 def _strong_tag(etag: str | None, modified: str | None) -> str | None:
@@ -272,7 +311,9 @@ def _sha256(path: Path) -> str:
 # ---- unpacking -----------------------------------------------------------------------------------------------
 
 
-def extract_zip(archive: Path, folder: Path, *, required: Sequence[str] = ()) -> Path:
+def extract_zip(
+    archive: Path, folder: Path, *, required: Sequence[str] = (), known: Mapping[str, str] | None = None
+) -> Path:
     """Unpack an archive into a new folder, which comes to exist only when everything is in it.
 
     If all that is in the archive lies in one folder, that one becomes `folder`. Members that would end up elsewhere, or
@@ -282,6 +323,7 @@ def extract_zip(archive: Path, folder: Path, *, required: Sequence[str] = ()) ->
         archive: a zip file.
         folder: a folder that does not exist yet, or is empty.
         required: files that must be there, relative to `folder`.
+        known: the SHA-256 checksums of some of them.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder} exists already")
@@ -299,11 +341,18 @@ def extract_zip(archive: Path, folder: Path, *, required: Sequence[str] = ()) ->
         whole = top[0] if len(top) == 1 and top[0].is_dir() else content
         if absent := _absent(whole, required):
             raise DataError(f"{archive} lacks {', '.join(absent)}")
+        for file, checksum in (known or {}).items():
+            if (digest := _sha256(whole / file)) != checksum:
+                raise DataError(f"{file} in {archive} has the SHA-256 checksum {digest}, expected {checksum}")
         whole.replace(folder)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise DataError(f"{archive} is damaged: {error}") from None
+    except MlapError:
+        raise
     except OSError as error:
         raise DataError(f"{archive} cannot be unpacked into {folder}: {error.strerror or error}") from None
+    # What zipfile raises for archives that nobody packs: BadZipFile, zlib.error, lzma.LZMAError, struct.error,
+    # RuntimeError, NotImplementedError, ValueError …
+    except Exception as error:
+        raise DataError(f"{archive} is damaged: {first_line(error)}") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return folder
@@ -314,9 +363,13 @@ def _checked_members(
 ) -> list[tuple[PurePosixPath, zipfile.ZipInfo]]:
     """The files in the archive with the paths to put them at, or an error."""
     members = []
+    if len(unpacked.infolist()) > MOST_MEMBERS:
+        raise DataError(f"{archive} is not safe to unpack: it has {len(unpacked.infolist())} files")
     for member in unpacked.infolist():
         path = PurePosixPath(member.filename.replace("\\", "/"))
         kind = stat.S_IFMT(member.external_attr >> 16)
+        if not path.parts or not member.filename.isprintable():
+            raise DataError(f"{archive} is not safe to unpack: {member.filename!r} is no name of a file")
         if path.is_absolute() or ".." in path.parts or ":" in member.filename:
             raise DataError(f"{archive} is not safe to unpack: {member.filename!r} leads out of the folder")
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
@@ -328,7 +381,7 @@ def _checked_members(
     if len({path for path, _ in members}) < len(members):
         raise DataError(f"{archive} is not safe to unpack: it has two files of the same name")
     size, packed = sum(member.file_size for _, member in members), archive.stat().st_size
-    if size > MAX_EXPANSION * packed:
+    if size > min(MAX_EXPANSION * packed, LARGEST_UNPACKED):
         raise DataError(f"{archive} is not safe to unpack: {packed} bytes would become {size}")
     if size > (free := shutil.disk_usage(place).free):
         raise DataError(f"{archive} needs {size} bytes in {place}, only {free} are free")

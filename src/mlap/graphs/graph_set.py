@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -269,8 +269,26 @@ class GraphSet:
             y=None if self.y is None else label_tensor(self.y[indices]),
         )
 
-    def __getitem__(self, index: int) -> Data:
-        """Graph `index` as a PyG `Data`; an undirected edge appears in both directions."""
+    @property
+    def shape(self) -> tuple[int]:
+        """That of a list of graphs: what indexes arrays, such as scikit-learn's splitters, indexes sets too."""
+        return (len(self),)
+
+    @overload
+    def __getitem__(self, index: int | np.integer[Any]) -> Data: ...
+
+    @overload
+    def __getitem__(self, index: slice | Sequence[Any] | Array | tuple[Any, Any]) -> GraphSet: ...
+
+    def __getitem__(self, index: Any) -> Any:
+        """Graph `index` as a PyG `Data`, an undirected edge in both directions; or several graphs as a set.
+
+        Several are chosen as of an array: by a slice, by indices, or by a mask.
+        """
+        if isinstance(index, tuple):  # `graphs[rows, ...]`
+            index = index[0]
+        if not isinstance(index, int | np.integer):
+            return self.subset(np.arange(len(self))[index])
         if not -len(self) <= index < len(self):
             raise IndexError(f"graph {index} of {len(self)}")
         batch = self.batch([index % len(self)])

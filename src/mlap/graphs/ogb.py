@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlap.errors import DataError, UsageError, unknown
-from mlap.graphs._csv import Check, Rows, blocks, read_integers, refuse_line
+from mlap.graphs._csv import LONGEST_LINE, Check, Rows, blocks, read_integers, refuse_line
 from mlap.graphs.graph_set import Features, GraphSet, smallest_unsigned
 from mlap.graphs.molecules import ATOM_CARDINALITIES, BOND_CARDINALITIES
 from mlap.graphs.splits import NAMES, Split
@@ -417,7 +417,10 @@ class _Smiles:
             raise DataError(f"{self.path} has more than {self._total} molecules, expected one for each graph")
 
     def _cut(self, line: str) -> str:
-        cells = next(csv.reader([line])) if '"' in line else line.rsplit(",", self._from_right)
+        try:
+            cells = next(csv.reader([line])) if '"' in line else line.rsplit(",", self._from_right)
+        except csv.Error as error:
+            raise DataError(f"{self.path}, line {self._read + 2}: {error}") from None
         if len(cells) < self._from_right:
             raise DataError(f"{self.path}, line {self._read + 2}: expected {len(self.header)} columns, got {line!r}")
         return cells[-self._from_right]
@@ -425,7 +428,9 @@ class _Smiles:
     def _text(self) -> Iterator[str]:
         try:
             with gzip.open(self.path, "rt", encoding="utf-8", newline=None) as file:
-                for line in file:
+                while line := file.readline(LONGEST_LINE + 1):
+                    if len(line) > LONGEST_LINE:
+                        raise DataError(f"{self.path} has a line of more than {LONGEST_LINE} characters")
                     yield line.rstrip("\n")
         except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError, OSError) as error:
             raise DataError(f"{self.path} is damaged, fetch it again: {error}") from None

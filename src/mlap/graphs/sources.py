@@ -261,7 +261,7 @@ def _find(source: str | Path, root: Path, progress: Progress | None) -> Path:
         return path
     name = str(source)
     if isinstance(source, Path) or len(path.parts) > 1 or name.lower().endswith((*TABLE_SUFFIXES, packed.SUFFIX)):
-        raise UsageError(f"there is no file or folder {path}", field="source")
+        raise UsageError(f"there is no file or folder {_short(path)}", field="source")
     if official := ogb_name(name):
         return fetch_ogb(official, root, progress=progress)
     if _exists(root / name):
@@ -272,10 +272,15 @@ def _find(source: str | Path, root: Path, progress: Progress | None) -> Path:
     raise _unknown_name(name, root)
 
 
+def _short(text: object) -> str:
+    """What was typed, cut where it goes on for lines."""
+    return str(text) if len(str(text)) <= 200 else str(text)[:199] + "…"
+
+
 def _expanded(source: str | Path) -> Path:
     try:
         return Path(source).expanduser()
-    except RuntimeError:  # ~name of nobody
+    except (RuntimeError, ValueError):  # ~name of nobody
         return Path(source)
 
 
@@ -284,7 +289,7 @@ def _unknown_name(name: str, root: Path) -> UsageError:
     near = [everything[match] for match in difflib.get_close_matches(name.lower(), everything, n=3, cutoff=0.5)]
     known = dict.fromkeys(("synthetic", "ogbg-molhiv", "ogbg-ppa", "MCF-7", *near))
     return UsageError(
-        f"{unknown('data set', name, known).message}, the other ogbg-mol… and TU sets, folders in {root}, "
+        f"{unknown('data set', _short(name), known).message}, the other ogbg-mol… and TU sets, folders in {root}, "
         "and paths of a packed set, an OGB folder, a TU folder or a table of SMILES",
         field="source",
     )

@@ -48,7 +48,7 @@ Kind = TypeVar("Kind", bound=nn.Module)
 
 def executor(network: GraphNetwork, g: Graphs) -> Executor | None:
     """An executor, if the network and the tensors are such as kernels can work with."""
-    if type(network) is not GraphNetwork or _global_hooks() or not _plain(g):
+    if type(network) is not GraphNetwork or _overridden(network) or _global_hooks() or not _plain(g):
         return None
     return Executor(network, g)
 
@@ -291,15 +291,29 @@ def _attended(join: LSTMAttention, levels: list[Tensor]) -> Tensor:
 # ---- may kernels do a module's work? -----------------------------------------------------------------------------
 
 
+#: methods of modules that the kernels stand for, and that a user may replace in a single module
+METHODS = frozenset(
+    {
+        *("forward", "encode", "with_walks", "checked", "updated", "draw"),
+        *("message", "propagate", "aggregate", "update", "weights", "pool", "read"),
+    }
+)
+
+
 def untouched(module: Any, kind: type[Kind]) -> TypeGuard[Kind]:
-    """Whether a module is of this very class, no hook waits for its calls and its `forward` is the class's own."""
+    """Whether a module is of this very class, no hook waits for its calls and its methods are the class's own."""
     return type(module) is kind and not (
         module._forward_hooks
         or module._forward_pre_hooks
         or module._backward_hooks
         or module._backward_pre_hooks
-        or "forward" in module.__dict__
+        or _overridden(module)
     )
+
+
+def _overridden(module: nn.Module) -> bool:
+    """Whether a method was replaced in this module alone."""
+    return not METHODS.isdisjoint(module.__dict__)
 
 
 def _global_hooks() -> bool:
@@ -333,7 +347,6 @@ def _is_gin(conv: Any) -> TypeGuard[GINLayer]:
         and untouched(conv.activation, nn.ReLU)
         and not conv.explain
         and untouched(conv.aggr_module, SumAggregation)
-        and not any(name in conv.__dict__ for name in ("message", "propagate", "aggregate", "update"))
         and not any(getattr(conv, name) for name in _PYG_HOOKS)
         and isinstance(conv.nn, nn.Sequential)
     )

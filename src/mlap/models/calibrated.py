@@ -51,7 +51,7 @@ class Calibrated:
         Args:
             task: the task.
             logits: `(G, outputs)`.
-            values: the plain probabilities, or values in the data's own units.
+            values: in the data's own units, for a regression; probabilities are made of the logits.
             y: the labels.
             method: one of `mlap.models.calibration.METHODS`, or `none`; a regression has no probabilities.
             data: see the class.

@@ -30,7 +30,7 @@ from mlap.graphs import GraphSet, Task
 from mlap.models.explanation import Explanation
 from mlap.models.folders import ENSEMBLE
 from mlap.models.model import Floats, Model
-from mlap.models.weights import Weights, fit_weights
+from mlap.models.weights import Weights, fit_group_weights
 from mlap.training import Objective
 from mlap.training.run import MODEL
 
@@ -76,7 +76,8 @@ class Ensemble(Model):
 
         Args:
             models: trained for the same task on graphs of the same kind.
-            weights: `equal`, or `fitted` for the least loss on validation data.
+            weights: `equal`, or `fitted` for the least loss on validation data, where models that differ in their
+                seed alone weigh the same.
             method: how to calibrate the ensemble; see `Model.calibrate`.
             data: labelled data that no member was trained on; the members' own data, if they share them, unless given.
             part: which part of them; unless given, `valid` of the members' own data and `all` of others.
@@ -96,7 +97,8 @@ class Ensemble(Model):
         graphs, indices, part = fresh
         assert graphs.y is not None
         if weights == "fitted":
-            found = fit_weights(ensemble.task.kind, ensemble.member_logits(graphs, indices), graphs.y[indices])
+            logits = ensemble.member_logits(graphs, indices)
+            found = fit_group_weights(ensemble.task.kind, logits, graphs.y[indices], _groups(models))
             ensemble.weights = found
             ensemble.notes = (found.note,) if found.note else ()
         calibrated = ensemble.calibrate(graphs, part, method=method)
@@ -245,6 +247,18 @@ def unique_names(names: Sequence[str]) -> list[str]:
     ]
 
 
+def _groups(models: Sequence[Model]) -> list[int]:
+    """A number for each model, the same for those that differ in their seed alone."""
+    kinds: list[Any] = []
+    for place, model in enumerate(models):
+        recipe = model.config.get("recipe")
+        if model.kind == "run" and recipe:
+            kinds.append({**recipe, "seed": 0})
+        else:
+            kinds.append((model.kind, model.name) if model.kind == "baseline" else place)
+    return [kinds.index(kind) for kind in kinds]
+
+
 def _objective(task: Task) -> Objective:
     """What the sum means: that of a regression is in the data's own units."""
     if task.kind == "regression":
@@ -342,7 +356,7 @@ def _check_members(models: Sequence[Model]) -> None:
     for model in models[1:]:
         for what, wanted, got in (
             ("task", _question(first.task), _question(model.task)),
-            ("features", _graphs_read(first), _graphs_read(model)),
+            ("features", _graph_features(first), _graph_features(model)),
         ):
             if wanted != got:
                 raise UsageError(
@@ -351,15 +365,14 @@ def _check_members(models: Sequence[Model]) -> None:
                 )
 
 
+def _graph_features(model: Model) -> Mapping[str, Any]:
+    """What a model reads of the graphs; descriptors, which some compute beside, every molecule has."""
+    return {kind: model.config["features"][kind] for kind in ("nodes", "edges")}
+
+
 def _question(task: Task) -> Mapping[str, Any]:
     """What a task asks, whatever metric scores it."""
     return {"kind": task.kind, "outputs": task.num_outputs, "names": task.names, "labels": task.labels}
-
-
-def _graphs_read(model: Model) -> Mapping[str, Any]:
-    """The features of the graphs that a model reads; what it computes of whole graphs is its own affair."""
-    features = model.config["features"]
-    return {name: features[name] for name in ("nodes", "edges")}
 
 
 def _called(model: Model) -> str:

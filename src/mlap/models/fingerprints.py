@@ -55,7 +55,7 @@ def fingerprints(
     Args:
         kind: `"morgan-descriptors"` (counts of Morgan environments of radius 2 in 2048 columns, then RDKit's
             two-dimensional descriptors) or `"morgan-maccs"` (the same environments as bits, then the 167 MACCS keys).
-        smiles: the molecules; one that RDKit cannot read is a `DataError`.
+        smiles: the molecules; one that RDKit cannot read is a `DataError`, but valences are not objected to.
         descriptors: the names of the descriptors; those of the RDKit that is installed unless given.
         processes: how many to use where there are thousands of molecules.
     """
@@ -82,7 +82,7 @@ def _blocks(
 
 def _block(kind: str, smiles: Sequence[str], first: int, descriptors: Sequence[str] | None) -> sparse.csr_matrix:
     """The features of a chunk of molecules, of which the first is number `first` of all."""
-    from rdkit import Chem, rdBase
+    from rdkit import rdBase
 
     row_of = _KINDS[kind](descriptors)
     indices: list[int] = []
@@ -90,7 +90,7 @@ def _block(kind: str, smiles: Sequence[str], first: int, descriptors: Sequence[s
     pointer = [0]
     with rdBase.BlockLogs():  # RDKit writes its complaints to stderr
         for number, text in enumerate(smiles, first):
-            molecule = Chem.MolFromSmiles(text)
+            molecule = _read(text)
             if molecule is None:
                 raise DataError(f"molecule {number} ({text!r}) is none that RDKit can read; leave it out")
             columns, entries = row_of(molecule)
@@ -99,6 +99,22 @@ def _block(kind: str, smiles: Sequence[str], first: int, descriptors: Sequence[s
             pointer.append(len(indices))
     shape = (len(smiles), len(column_names(kind, descriptors)))
     return sparse.csr_matrix((np.array(values, np.float32), np.array(indices, np.int32), pointer), shape)
+
+
+def _read(smiles: str) -> Any:
+    """The molecule, or `None`. Where RDKit objects to a valence alone, it is read all the same.
+
+    Seven molecules of ogbg-molhiv, complexes of aluminium and boron, were valid for the RDKit that made the set.
+    """
+    from rdkit import Chem
+
+    if (molecule := Chem.MolFromSmiles(smiles)) is not None:
+        return molecule
+    if (molecule := Chem.MolFromSmiles(smiles, sanitize=False)) is None:
+        return None
+    molecule.UpdatePropertyCache(strict=False)
+    others = Chem.SANITIZE_ALL ^ Chem.SANITIZE_PROPERTIES
+    return None if Chem.SanitizeMol(molecule, others, catchErrors=True) else molecule
 
 
 def _morgan_descriptors(names: Sequence[str] | None) -> Callable[[Any], Row]:

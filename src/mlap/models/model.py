@@ -114,16 +114,13 @@ class Model:
         config: what is known of the model: its `data`, `features` and `task`, as in `config.json`.
         objective: what its logits mean.
         path: its directory, or `None` if it was not written to one.
-
-    Attributes:
-        calibrated: what `calibrate` learnt; `None` before.
     """
 
     def __init__(self, config: dict[str, Any], objective: Objective, path: Path | None = None) -> None:
         self.config = config
         self.objective = objective
         self.path = path
-        self.calibrated: Calibrated | None = None
+        self._calibrated: Calibrated | None = None
 
     # ---- what a kind of model provides -------------------------------------------------------------------------------
 
@@ -168,6 +165,17 @@ class Model:
     def task(self) -> Task:
         """What is predicted."""
         return self.objective.task
+
+    @property
+    def calibrated(self) -> Calibrated | None:
+        """What `calibrate` learnt; `None` before. `objective.predict` makes use of it."""
+        return self._calibrated
+
+    @calibrated.setter
+    def calibrated(self, learnt: Calibrated | None) -> None:
+        calibration = None if learnt is None else learnt.calibration
+        self._calibrated = learnt
+        self.objective = self.objective.calibrated(None if calibration is None else calibration.apply)
 
     @property
     def reads_molecules(self) -> bool:
@@ -229,8 +237,6 @@ class Model:
 
     def values(self, logits: Floats) -> Floats:
         """What logits mean: probabilities, calibrated if the model is, or values in the data's own units."""
-        if self.calibrated is not None and self.calibrated.calibration is not None:
-            return self.calibrated.calibration.apply(logits)
         return np.asarray(self.objective.predict(torch.from_numpy(np.asarray(logits))))
 
     def evaluate(
@@ -292,7 +298,7 @@ class Model:
                 "valid",
             )
         logits = self.logits(graphs, indices)
-        values = self.objective.predict(torch.from_numpy(logits))
+        values = self.values(logits)
         data = {"name": graphs.name, "fingerprint": graphs.fingerprint, "part": part, "graphs": len(indices)}
         self.calibrated = Calibrated.fit(self.task, logits, values, graphs.y[indices], method, data)
         if self.path is not None:

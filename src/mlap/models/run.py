@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mlap.errors import UsageError
 from mlap.files import write_json
 from mlap.graphs import GraphSet, load_graphs
+from mlap.graphs.dividing import check_parts
 from mlap.models.baseline import Baseline, train_baseline
 from mlap.models.explanation import Explanation, explain
 from mlap.models.levels import level_representations
@@ -199,6 +200,7 @@ def train(
     if recipe is not None and preset is not None:
         raise UsageError("a recipe says it all: give it or {field}", "preset")
     recipe = recipe_for(graphs, preset, **settings) if recipe is None else recipe.replace(**settings)
+    check_parts(graphs, recipe.select_metric)
     if freeze_backbone and init is None:
         raise UsageError("{field} needs a trained run to start from", "freeze_backbone")
     show = shows_progress(progress) and on_epoch is None and parallel.rank() == 0

@@ -204,7 +204,8 @@ def headline(comparison: Comparison) -> Iterator[str]:
         yield f"A tie. These have the best mean {score}. They are {names}."
     else:
         seeds = "1 seed" if first[1].n == 1 else f"{first[1].n} seeds"
-        yield f"{network_title(first[0])} has the best mean {score} over {seeds}."
+        among = "Of the networks, " if comparison.baselines else ""
+        yield f"{among}{network_title(first[0])} has the best mean {score} over {seeds}."
     yield from _on_baselines(comparison)
     for contrast in comparison.contrasts:
         outcome = contrast.outcome
@@ -235,7 +236,7 @@ def _on_baselines(comparison: Comparison) -> Iterator[str]:
     if not tested or network.test is None:
         return
     sign = -1 if comparison.higher_is_better else 1
-    cell, summary = min(tested, key=lambda pair: sign * pair[1].mean)
+    cell, summary = tested[0]  # the best by validation, as the network is
     ours, theirs = SCORE.show(summary), SCORE.show(network.test)
     if sign * summary.mean < sign * network.test.mean:
         yield f"A simple model wins: the baseline {cell.name} has {ours}, {network_title(network)} {theirs}."

@@ -183,28 +183,32 @@ def full_table(comparison: Comparison) -> Table:
 
 
 def baselines_table(comparison: Comparison) -> Table:
-    """The simple models beside the best network, all by their own test scores."""
+    """The simple models below the best network."""
     network = comparison.best_network
-    name = f"{network.architecture}, L {network.layers}"
-    theirs = network.test
     sign = 1 if comparison.higher_is_better else -1
-    rows = []
+    of_all = [network.test, *(cell.test for cell in comparison.baselines)]
+    top = max((sign * test.mean for test in of_all if test is not None), default=None)
+
+    def mark(test: Summary | None) -> str:
+        return "*" if test is not None and sign * test.mean == top else ""
+
+    rows: list[tuple[Any, ...]] = []
+    if comparison.baselines:
+        name = f"{network.architecture} L{network.layers}"
+        rows.append((name, "network", network.valid.n, network.valid, network.test, None, None, mark(network.test)))
     for cell in comparison.baselines:
-        ours = cell.test
-        better = None if ours is None or theirs is None else sign * (ours.mean - theirs.mean)
+        ahead = sign * (cell.test.mean - network.test.mean) if cell.test and network.test else None
         p = None if cell.against is None else cell.against.p_two_sided
-        winner = None if better is None or better == 0 else cell.name if better > 0 else network.architecture
-        rows.append((cell.name, cell.valid.n, cell.valid, ours, name, network.valid, theirs, better, p, winner))
+        rows.append((cell.name, "baseline", cell.valid.n, cell.valid, cell.test, ahead, p, mark(cell.test)))
     columns = (
-        *(Column("baseline", "Baseline"), Column("seeds", "Seeds"), Column("valid", "Validation", SCORE)),
-        *(Column("test", "Test", SCORE), Column("network", "Best network")),
-        *(Column("network_valid", "Its validation", SCORE), Column("network_test", "Its test", SCORE)),
-        *(Column("advantage", "Advantage", _FOUR_DIGITS), Column("p_two_sided", "p 2-sided", P)),
-        Column("winner", "Better on test"),
+        *(Column("model", "Model"), Column("kind", "Kind"), Column("seeds", "Seeds")),
+        *(Column("valid", "Validation", SCORE), Column("test", "Test", SCORE)),
+        *(Column("ahead", "Ahead by", _FOUR_DIGITS), Column("p_two_sided", "p 2-sided", P), Column("best", "Best")),
     )
     notes = (
-        "The best network is selected by validation among all families.",
-        "The advantage is positive where the baseline is better; p is of the Mann–Whitney U test over seeds.",
+        "The network is the one with the best validation score of all families.",
+        "Ahead by: how much better than the network on test; p is of the Mann–Whitney U test over seeds.",
+        "Best: * has the best test score.",
     )
     return Table("baselines", f"Baselines on {_scores(comparison)}", columns, tuple(rows), notes)
 

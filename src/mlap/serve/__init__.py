@@ -57,7 +57,7 @@ def serve(
         log_level="warning",
         access_log=False,  # addresses of pictures hold what users paste
         server_header=False,
-        timeout_keep_alive=5,
+        timeout_keep_alive=60,  # a slow client must not find its connection closed when it asks again
         timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=64 << 10,
     )

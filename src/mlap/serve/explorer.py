@@ -243,7 +243,7 @@ class Explorer:
             return schemas.Map(computing=True)
         rows = reference.rows[: len(places)]
         return schemas.Map(
-            points=[(float(f"{x:.5g}"), float(f"{y:.5g}")) for x, y in places.tolist()],
+            points=[[float(f"{x:.5g}"), float(f"{y:.5g}")] for x, y in places.tolist()],
             numbers=rows.tolist(),
             values=[_plain(value) for value in reference.values[: len(places), output]],
             labels=self._labels(rows, output),

@@ -178,7 +178,7 @@ class Map(BaseModel):
     """A data set in the plane."""
 
     computing: bool = Field(default=False, description="come again: the map is being computed")
-    points: list[tuple[float, float]] = []
+    points: list[Annotated[list[float], Field(min_length=2, max_length=2)]] = []
     numbers: list[int] = Field(default=[], description="of the graphs, in the data set")
     values: list[float | None] = Field(default=[], description="predictions for the chosen output")
     labels: list[float | None] = Field(default=[], description="true labels: 0 or 1, the class's number, or the value")

@@ -1,17 +1,19 @@
-"""Ensembles of networks that differ in their seeds: a small study whose models answer together."""
+"""Ensembles of networks that differ in their seeds, and of simple models: a small study that answers as one model."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mlap.errors import MlapError, UsageError
 from mlap.graphs import GraphSet, load_graphs
-from mlap.models import Ensemble, Run, load, train
+from mlap.machines import usable_cores
+from mlap.models import Ensemble, Model, Run, load, train
+from mlap.models.baseline import train_baseline
 from mlap.models.folders import ENSEMBLE, holds_model, remove_model
 from mlap.study.driver import sweep
 from mlap.study.engine import EpochDone
@@ -20,7 +22,8 @@ from mlap.study.plan import Plan
 from mlap.study.run_folders import RunFolders
 from mlap.study.settings import SweepSettings
 from mlap.study.store import run_hash
-from mlap.training import Recipe
+from mlap.training import Recipe, recipe_for
+from mlap.training.presets import MEMBERS, baselines_for, preset_of
 
 #: the study of an ensemble that is not finished, in its folder
 WORK = "training.db"
@@ -30,19 +33,23 @@ def train_ensemble(
     data: Any,
     recipe: Recipe | None = None,
     *,
-    members: int = 5,
+    preset: str | None = None,
+    members: int = MEMBERS,
+    baselines: Sequence[str] | None = None,
     labels: Any = None,
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    weights: str = "equal",
+    weights: str | None = None,
     method: str = "temperature",
     workers: int | None = None,
     device: str = "cpu",
     on_epoch: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Ensemble:
-    """Train the same network from several seeds, put the networks together, and calibrate the whole.
+    """Train the same network from several seeds, put the networks and some simple models together, and calibrate.
+
+    Without further arguments this is the model that we recommend for data of one's own.
 
     The members are trained at the same time, one for each core, and each as if it were alone. It may be stopped at any
     moment: with `resume` it continues after the last finished epoch of each member. Graphs in memory, which no other
@@ -50,13 +57,18 @@ def train_ensemble(
 
     Args:
         data: what `mlap.train` takes.
-        recipe: how to train; its seed is that of the first member, the others have the following ones.
+        recipe: how to train; its seed is that of the first member, the others have the following ones. The recipe of
+            the preset unless given.
+        preset: `recommended`, `quick` or `paper`; unless given, the paper's recipe for the paper's data sets, and the
+            recommended one for others.
         members: how many networks.
+        baselines: simple models that join them, of `mlap.names.BASELINES`; unless given, those of the recommended
+            model with its recipe, and none with another.
         labels: the labels, where `data` are SMILES.
         out: the directory of the ensemble; nothing is kept without one.
         resume: continue in `out`; a finished ensemble is read.
         overwrite: replace the model in `out`.
-        weights: `equal` or `fitted`; see `Ensemble.of`.
+        weights: `equal` or `fitted`; unless given, fitted where there are baselines. See `Ensemble.of`.
         method: how to calibrate; see `Model.calibrate`.
         workers: how many members are trained at once; as many as there are cores unless given.
         device: a torch device.
@@ -68,11 +80,15 @@ def train_ensemble(
     graphs = data if isinstance(data, GraphSet) else load_graphs(data, **({} if labels is None else {"labels": labels}))
     if graphs.task is None:
         raise UsageError(f"{graphs.name} has no labels to train on", "labels")
-    recipe = Recipe.preset(graphs.name, **settings) if recipe is None else recipe.replace(**settings)
+    if baselines is None:
+        ours = recipe is None and (preset or preset_of(graphs)) == "recommended"
+        baselines = baselines_for(graphs) if ours else ()
+    weights = weights or ("fitted" if baselines else "equal")
+    recipe = recipe_for(graphs, preset, **settings) if recipe is None else recipe.replace(**settings)
     recipes = [recipe.replace(seed=recipe.seed + number) for number in range(members)]
     path = None if out is None else Path(out)
     if path is not None and (path / ENSEMBLE).exists() and resume and not overwrite:
-        return _finished(path, recipes, graphs)
+        return _finished(path, recipes, baselines, graphs)
     with _folder(path, resume, overwrite) as folder:
         tell = _counted(on_epoch, members * recipe.epochs)
         if graphs.source is None:
@@ -89,10 +105,14 @@ def train_ensemble(
             ]
         else:
             runs = _train_apart(recipes, graphs, folder / WORK, workers, device, tell)
-        ensemble = Ensemble.of(runs, weights=weights, method=method, data=graphs, part="valid")
+        models: list[Model] = [*runs]
+        for name in baselines:
+            place = folder / f"{WORK}.runs" / name
+            models.append(train_baseline(name, graphs, place, seed=recipe.seed, resume=True, n_jobs=usable_cores()))
+        ensemble = Ensemble.of(models, weights=weights, method=method, data=graphs, part="valid")
         if path is None:
-            for run in runs:
-                run.path = None  # their folders go away
+            for model in models:
+                model.path = None  # their folders go away
             return ensemble
         for leftover in path.glob("member-*"):  # of a process that was killed while it wrote them
             shutil.rmtree(leftover)
@@ -141,11 +161,11 @@ def _counted(on_epoch: Callable[[int, int], None] | None, total: int) -> Callabl
     return tell
 
 
-def _finished(path: Path, recipes: list[Recipe], graphs: GraphSet) -> Ensemble:
+def _finished(path: Path, recipes: list[Recipe], baselines: Sequence[str], graphs: GraphSet) -> Ensemble:
     """The ensemble that is there, if it is the one that was asked for."""
     found = _read(path)
-    there = [member.recipe for member in found.members if isinstance(member, Run)]
-    if there != recipes or len(there) != len(found.members) or not found.trained_on(graphs):
+    there = [member.recipe if isinstance(member, Run) else member.name for member in found.members]
+    if there != [*recipes, *baselines] or not found.trained_on(graphs):
         raise UsageError(
             f"{path} holds another ensemble: its members have other recipes or other data; replace it, or choose "
             "another folder",

@@ -119,6 +119,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     initial: InitialWeights | None = None,
+    sample_weight: NDArray[Any] | None = None,
     device: str = "cpu",
     compile: bool = False,
     on_epoch: Callable[[Epoch], None] | None = None,
@@ -140,6 +141,8 @@ def train(
             is extended if the recipe asks for more epochs.
         overwrite: replace the run in `out`.
         initial: weights to start from instead of drawing them.
+        sample_weight: `(graphs,)`, what each graph counts in the training loss; only their ratios matter. A run
+            directory does not keep them.
         device: a torch device.
         compile: train with `torch.compile`, on batches padded to a few shapes. What is trained is the same, random
             numbers and rounding aside.
@@ -157,6 +160,8 @@ def train(
         raise UsageError("compiled training knows no {field}", "deep_supervision", 0)
     if initial is not None and recipe.stages:
         raise UsageError("a run that starts from the weights of another has no {field}", "stages")
+    if sample_weight is not None and out is not None:
+        raise UsageError("a run directory does not keep {field}; train without one", "sample_weight")
     first = parallel.rank() == 0
     if out is not None:
         out = Path(out)
@@ -167,6 +172,7 @@ def train(
         last = files.read_checkpoint(out / files.LAST) if out is not None and (out / files.LAST).exists() else None
         stage = 0 if last is None else recipe.stage_at(len(last["history"]))
         trainer = _Trainer(recipe, graphs, torch.device(device), initial, compile, stage)
+        trainer.weigh(sample_weight)
         if out is not None and last is not None:
             trainer.restore(last)
             parallel.wait_for_all()
@@ -235,9 +241,16 @@ class _Trainer:
         if compile:
             mode = "reduce-overhead" if device.type == "cuda" else None  # with CUDA graphs
             self.forward = torch.compile(self.network, dynamic=False, mode=mode)
+        self.weights: Tensor | None = None  # what each graph counts
         self.history: list[Epoch] = []
         self.best_epoch = 0  # the one whose weights are kept
         self.best_weights: dict[str, Tensor] = {}
+
+    def weigh(self, sample_weight: NDArray[Any] | None) -> None:
+        """Have graphs count by their weights, which are scaled so that training graphs count 1 on average."""
+        if sample_weight is not None:
+            scaled = np.asarray(sample_weight, dtype=np.float64) / np.mean(sample_weight[self.graphs.split("train")])
+            self.weights = torch.from_numpy(scaled.astype(np.float32)).to(self.device)
 
     @property
     def epoch(self) -> int:
@@ -265,7 +278,7 @@ class _Trainer:
         same = self.recipe.in_stage(stage).architecture == self.recipe.in_stage(self.stage).architecture
         before = EarlierStage(self.network.state_dict(), f"stage {self.stage}", same_readout=same)
         following = _Trainer(self.recipe, self.graphs, self.device, before, self.compile, stage)
-        following.history = self.history
+        following.history, following.weights = self.history, self.weights
         if self.candidates:
             following.best_epoch, following.best_weights = self.best_epoch, self.best_weights
         return following
@@ -333,7 +346,8 @@ class _Trainer:
         if len(part):
             batch = self.batches.for_training(part)
             assert batch.y is not None
-            loss, beside = self._losses(batch, batch.y)
+            weights = None if self.weights is None else self.weights[torch.from_numpy(part).to(self.device)]
+            loss, beside = self._losses(batch, batch.y, weights)
             if len(part) < len(whole):
                 share = self.objective.known_labels(self.graphs.y[part]) / max(1, labels)
                 loss, beside = loss * share, beside * share
@@ -346,15 +360,15 @@ class _Trainer:
         self._average()
         return summed
 
-    def _losses(self, batch: GraphBatch, y: Tensor) -> tuple[Tensor, Tensor | float]:
+    def _losses(self, batch: GraphBatch, y: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | float]:
         """The loss of the logits, and what is minimised beside it: the losses of levels, the price of learned ones."""
         beside: Tensor | float = getattr(getattr(self.network.readout, "join", None), "penalty", 0.0)
         supervision = self.recipe.deep_supervision * (1 - self.epoch / max(1, self.recipe.epochs - 1))
         if not supervision:
-            return self.objective.loss(self.forward(batch)[: batch.num_real], y), beside
+            return self.objective.loss(self.forward(batch)[: batch.num_real], y, weights), beside
         logits, alone = self.network.supervised(batch)
-        losses = torch.stack([self.objective.loss(of_level, y) for of_level in alone])
-        return self.objective.loss(logits, y), beside + supervision * losses.mean()
+        losses = torch.stack([self.objective.loss(of_level, y, weights) for of_level in alone])
+        return self.objective.loss(logits, y, weights), beside + supervision * losses.mean()
 
     def _average(self) -> None:
         """Move the averaged weights towards the network's; quickly at first, when they mean little."""

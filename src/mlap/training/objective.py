@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,15 +30,22 @@ class Objective:
         mean: the mean of each target over the training graphs (regression only).
         std: the standard deviation likewise.
         class_weights: what a label counts in the loss: `(classes,)`, or `(2, targets)` for binary targets.
+        calibration: makes probabilities of logits instead of σ or softmax; learnt after training.
     """
 
     def __init__(
-        self, task: Task, mean: Array | None = None, std: Array | None = None, class_weights: Array | None = None
+        self,
+        task: Task,
+        mean: Array | None = None,
+        std: Array | None = None,
+        class_weights: Array | None = None,
+        calibration: Callable[[Array], Array] | None = None,
     ) -> None:
         self.task = task
         self.mean = mean
         self.std = std
         self.class_weights = class_weights
+        self.calibration = calibration
         self._constants: dict[str, Tensor] = {}  # where the labels are: a copy in every step would make the host wait
 
     @classmethod
@@ -64,13 +72,15 @@ class Objective:
         mean, std = np.nanmean(targets, axis=0), np.maximum(np.nanstd(targets, axis=0), 1e-6)
         return cls(task, mean.astype(np.float64), std.astype(np.float64))  # as a stored run reads them again
 
-    def loss(self, logits: Tensor, y: Tensor) -> Tensor:
-        """The mean loss over all known labels."""
+    def loss(self, logits: Tensor, y: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The mean loss over all known labels, each counting as often as the weight `(B,)` of its graph says."""
         if self.task.kind == "multiclass":
-            if self.class_weights is None:
+            if self.class_weights is None and weights is None:
                 return F.cross_entropy(logits, y)
-            weights = self._constant("class_weights", logits)[y]
-            return (F.cross_entropy(logits, y, reduction="none") * weights).mean()
+            losses = F.cross_entropy(logits, y, reduction="none")
+            if self.class_weights is not None:
+                losses = losses * self._constant("class_weights", logits)[y]
+            return (losses if weights is None else losses * weights).mean()
         known = ~y.isnan()
         if self.task.kind == "binary":
             losses = F.binary_cross_entropy_with_logits(logits, y.nan_to_num(), reduction="none")
@@ -80,6 +90,8 @@ class Objective:
         else:
             mean, std = self._constant("mean", y), self._constant("std", y)
             losses = F.mse_loss(logits, ((y - mean) / std).nan_to_num(), reduction="none")
+        if weights is not None:
+            losses = losses * weights[:, None]
         return (losses * known).sum() / known.sum().clamp(min=1)
 
     def _constant(self, name: str, like: Tensor) -> Tensor:
@@ -95,12 +107,18 @@ class Objective:
 
     def predict(self, logits: Tensor) -> Array:
         """Probabilities of the classes `(B, classes)`, of *yes* `(B, targets)`, or values `(B, targets)`."""
+        if self.calibration is not None:
+            return self.calibration(logits.numpy())
         if self.task.kind == "multiclass":
             return logits.softmax(-1).numpy()
         if self.task.kind == "binary":
             return logits.sigmoid().numpy()
         values: Array = logits.numpy() * self.std + self.mean
         return values
+
+    def calibrated(self, calibration: Callable[[Array], Array] | None) -> Objective:
+        """The same objective with another way from logits to probabilities; `None` for the plain one."""
+        return Objective(self.task, self.mean, self.std, self.class_weights, calibration)
 
     def score(self, logits: Tensor, y: Array) -> float:
         """The task's metric of these logits against these labels."""

@@ -51,6 +51,11 @@ def recipe_for(graphs: GraphSet, preset: str | None = None, **changes: Any) -> R
     return make(graphs.task.kind, len(graphs.split("train")), has_descriptors(graphs), **changes)
 
 
+def baselines_for(graphs: GraphSet) -> tuple[str, ...]:
+    """The simple models that belong to the recommended ensemble: each beats single networks on some sets."""
+    return ("rf-morgan", "wl-linear") if has_descriptors(graphs) else ("wl-linear",)
+
+
 def has_descriptors(graphs: GraphSet) -> bool:
     """Whether RDKit can describe the graphs."""
     return are_molecules(graphs) and importlib.util.find_spec("rdkit") is not None

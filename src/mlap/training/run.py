@@ -106,9 +106,8 @@ def read_network(path: Path, config: Mapping[str, Any]) -> tuple[GraphNetwork, O
 
 def read_objective(config: Mapping[str, Any]) -> Objective:
     """What the logits mean of the model that a configuration describes."""
-    targets = config["targets"]
-    scale = [np.array(targets[key]) for key in ("mean", "std")] if targets else []
-    return Objective(Task.from_dict(config["task"]), *scale)
+    task, targets = Task.from_dict(config["task"]), config["targets"]
+    return Objective(task, np.array(targets["mean"]), np.array(targets["std"])) if targets else Objective(task)
 
 
 def read_result(path: Path) -> Result | None:
