@@ -1,4 +1,4 @@
-"""The scripts of research, benchmarks, the demo and the examples: each can at least be imported with the sources as they are."""
+"""The scripts of research, benchmarks, the demo and the examples: each can at least be imported."""
 
 from __future__ import annotations
 
