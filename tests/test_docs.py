@@ -82,7 +82,7 @@ def bash() -> Iterator[Any]:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
-                timeout=300,
+                timeout=900,  # a loaded machine is slow; this only ends what hangs
             )
             assert ended.returncode == 0, f"{script}\n{ended.stdout}{ended.stderr}"
             return ended.stdout
