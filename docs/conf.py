@@ -58,6 +58,12 @@ def _write_commands(app: Any) -> None:
     (folder / "commands.md").write_text("\n".join(text), encoding="utf-8")
 
 
+def _skips(app: Any, kind: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out what scikit-learn adds to every estimator, and describes in its own documentation."""
+    return True if name.startswith("set_") and name.endswith("_request") else None
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
+    app.connect("autodoc-skip-member", _skips)
     app.connect("builder-inited", _write_commands)

@@ -1,4 +1,4 @@
-"""The scripts of research, benchmarks and the demo: each can at least be imported with the sources as they are."""
+"""The scripts of research, benchmarks, the demo and the examples: each can at least be imported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[1]
-SCRIPTS = sorted(path for folder in ("research", "benchmarks", "scripts") for path in (TOP / folder).rglob("*.py"))
+SCRIPTS = sorted(
+    path for folder in ("research", "benchmarks", "scripts", "examples") for path in (TOP / folder).rglob("*.py")
+)
 
 #: imports every script of the list under a name of its own, as `python script.py` would find what it imports itself
 _IMPORT = """
