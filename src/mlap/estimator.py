@@ -138,7 +138,7 @@ class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         show = shows_progress(bool(self.verbose))
         with (
             self._threads(),
-            training_bar(recipe.epochs, task.metric, silent=not show) as (on_epoch, on_step),
+            training_bar(recipe.epochs, recipe.metric or task.metric, silent=not show) as (on_epoch, on_step),
         ):
             trained = train_network(
                 recipe,
