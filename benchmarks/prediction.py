@@ -5,9 +5,11 @@
 
 The molecules are those of MoleculeNet's HIV that RDKit can read (41,120), first as they are written there and then over
 and over in random writings of the same molecules (RDKit's `MolToSmiles(doRandom=True)`), so no two rows need be the
-same text. Both tools are run as commands, on all cores, with networks of about as many parameters: chemprop's default
-D-MPNN and MLAP-sum with L = 3 and d = 126, trained on 500 molecules for one epoch (chemprop: three, its least), since
-speed does not depend on the weights. Chemprop predicts fewer molecules: it is slower, and its memory grows with them.
+same text. Both tools are run as commands. Their networks compute in as many threads as half of the cores: more would
+spin while they wait for a core. mlap reads molecules in one process for each core. The networks have about as many
+parameters: chemprop's default D-MPNN, and MLAP-sum with L = 3 and d = 126. They are trained on 500 molecules for one
+epoch (chemprop: three, its least), since speed does not depend on the weights. Chemprop predicts fewer molecules: it is
+slower, and its memory grows with them.
 Measured are
 
     startup   one molecule, from the command to the answer: the fastest of three runs
@@ -205,7 +207,8 @@ def environment(command: Sequence[str]) -> dict[str, str]:
     """This process's own for mlap; for a tool in another environment, without what leads to the packages of this."""
     if command[0] == sys.executable:
         return dict(os.environ)
-    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    own = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return {**own, "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 2) // 2))}  # as many as mlap's network has
 
 
 def watch(pid: int, most: list[float]) -> None:

@@ -100,8 +100,12 @@ def about_rows(path: str | Path) -> int | None:
 
         return int(pyarrow.parquet.read_metadata(path).num_rows)
     mark = b"$$$$" if ".sdf" in name else b"\n"
+    count, quoted = 0, False
     with gzip.open(path) if name.endswith(".gz") else path.open("rb") as file:
-        count = sum(block.count(mark) for block in iter(lambda: file.read(_BLOCK), b""))
+        while block := file.read(_BLOCK):
+            for number, part in enumerate(block.split(b'"')):  # a quoted cell may hold line ends
+                quoted ^= number > 0
+                count += 0 if quoted else part.count(mark)
     return max(1, count - (mark == b"\n"))
 
 
