@@ -111,8 +111,8 @@ def test_explanations_add_up_and_are_those_of_the_model(client: httpx.Client, mo
     (expected,) = molecules.explain([smiles])
     assert expected.shares is not None
     assert explained["shares"] == expected.shares[:, :, 0].astype(float).tolist()  # to the last digit
-    total = explained["bias"] + sum(map(sum, explained["shares"]))
-    assert total == pytest.approx(explained["logit"], abs=1e-5)
+    total = explained["bias"] + sum(map(sum, explained["shares"])) + (explained["graph_share"] or 0)
+    assert total + sum(explained["others"].values()) == pytest.approx(explained["logit"], abs=1e-5)
     for node in range(len(explained["shares"])):
         assert f'class="node" data-node="{node}"' in found["svg"]
 

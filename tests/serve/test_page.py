@@ -155,9 +155,10 @@ def test_the_waterfall_ends_at_the_logit(page: Browser, explained: dict[str, Any
     ask(page, SMILES)
     numbers = page.evaluate("[...document.querySelectorAll('.waterfall .number')].map((e) => e.textContent)")
     found = [float(text.replace("−", "-")) for text in numbers]
-    terms = [expected["bias"], *expected["shares_of_levels"], expected["logit"]]
-    assert found == pytest.approx(terms, abs=6e-4)
-    assert sum(terms[:-1]) == pytest.approx(terms[-1], abs=1e-5)
+    terms = [expected["bias"], *expected["shares_of_levels"]]
+    assert found[: len(terms)] == pytest.approx(terms, abs=6e-4)
+    assert found[-1] == pytest.approx(expected["logit"], abs=6e-4)
+    assert sum(found[:-1]) == pytest.approx(found[-1], abs=5e-4 * len(found))  # features of the molecule included
     page.point(".waterfall button.step")  # a level of the sum moves the slider
     assert page.evaluate("document.querySelector('.slider input').value") == "0"
 
