@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from conftest import Command
 
 from mlap.graphs import packed, synthetic
@@ -13,6 +14,12 @@ def test_list_names_the_papers_data_sets(mlap: Command) -> None:
     assert {"synthetic", "ogbg-molhiv", "ogbg-ppa", "MCF-7"} <= names
     text = mlap("data", "list").out
     assert all(name in text for name in names)
+
+
+def test_list_and_info_of_another_folder(mlap: Command, tmp_path: Path) -> None:
+    where = ("--data-root", tmp_path / "elsewhere")
+    assert {entry["where"] for entry in mlap("data", "list", *where, "--json").json["datasets"]}
+    assert mlap("data", "info", "synthetic", *where, "--json").json["graphs"] == 9000
 
 
 def test_info_of_the_synthetic_set(mlap: Command) -> None:
@@ -36,6 +43,13 @@ def test_make_another_reading_and_train_on_it(mlap: Command) -> None:
     assert made.fingerprint == expected.fingerprint
     assert np.array_equal(made.edges, expected.edges)
     assert mlap("train", "other.graphs", "--layers", 1, "--width", 4, "--epochs", 1, "--quiet").code == 0
+
+
+@pytest.mark.parametrize(("options", "expected"), [(("--random-edges", 3, "--repeats"), 3), (("--no-repeats",), 5)])
+def test_make_with_other_random_edges(mlap: Command, options: tuple[str, ...], expected: int) -> None:
+    facts = mlap("data", "make", "synthetic", "--graphs-per-class", 2, *options, "--out", "a.graphs", "--json").json
+    repeats = "--repeats" in options
+    assert facts["fingerprint"] == synthetic(2, random_edges=expected, repeats=repeats).fingerprint
 
 
 def test_wrong_calls(mlap: Command) -> None:

@@ -112,6 +112,21 @@ def test_calibration_is_exchanged(mlap: Any, models: list[str], tmp_path: Path) 
     assert mlap("calibrate", "wl", "--split", "train").code == 2
 
 
+def test_weighed_and_calibrated_by_other_data(mlap: Any, models: list[str], tmp_path: Path) -> None:
+    rows = "".join(f"{'C' * n}N,active\n{'C' * n}O,inactive\n" for n in range(3, 13))
+    (tmp_path / "fresh.csv").write_text(f"smiles,activity\n{rows}")
+    by = ("--data", "fresh.csv", "--data-root", tmp_path, "--quiet")
+    made = mlap("ensemble", *models, *by, "--weights", "fitted", "--method", "platt", "--out", "both")
+    assert (made.code, made.err, made.out.strip()) == (0, "", "both")
+    calibrated = library.load("both").calibrated
+    assert calibrated is not None
+    assert (calibrated.method, calibrated.data["graphs"]) == ("platt", 20)
+    on = ("--device", "cpu", "--threads", 1, "--data-root", tmp_path)
+    quiet = mlap("calibrate", "both", "fresh.csv", *on, "--quiet")
+    assert (quiet.code, quiet.err) == (0, "")
+    assert "20 graphs of fresh" in quiet.out
+
+
 def test_members(mlap: Any, tiny: Path) -> None:
     answer = mlap("train", tiny, *TRAIN[:-3], "--members", 2, "--out", "two", "--json", "--device", "cpu")
     assert answer.code == 0, answer.err

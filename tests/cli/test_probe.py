@@ -36,7 +36,7 @@ def test_table_and_figures(mlap: Any, runs: list[str], tmp_path: Path) -> None:
 
 def test_json_of_one_run(mlap: Any, runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mlap.analysis.inspection.tsne_maps", partial(tsne_maps, iterations=250))
-    where = ("--data", "tiny.graphs", "--data-root", "data", "--device", "cpu", "--seed", 3)
+    where = ("--data", "tiny.graphs", "--data-root", "data", "--device", "cpu", "--threads", 1, "--seed", 3)
     answer = mlap("probe", runs[0], "--json", "--tsne", "--tsne-graphs", 25, *where)
     assert answer.code == 0, answer.err
     assert answer.err == ""

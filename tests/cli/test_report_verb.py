@@ -44,7 +44,7 @@ def test_without_models_and_without_maps(mlap: Command, report: Made) -> None:
     answer = mlap("report", report.study, "--out", "out", "--no-models", "--json")
     assert (answer.code, answer.json["looked_into"]) == (0, [])
     run = report.written.looked_into[0]
-    options = ("--models", "--tsne", "--tsne-graphs", 40, "--device", "cpu", "--data", "synthetic")
+    options = ("--models", "--tsne", "--tsne-graphs", 40, "--device", "cpu", "--threads", 1, "--data", "synthetic")
     answer = mlap("report", report.study, run, *options, "--data-root", "data", "--out", "out", "--json")
     assert (answer.code, answer.json["looked_into"]) == (0, [str(run)])
     assert any(figure.endswith("tsne") for figure in answer.json["figures"])

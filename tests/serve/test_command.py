@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,7 @@ import httpx
 import psutil
 import pytest
 
+import mlap
 from mlap.cli import main
 from mlap.models import Model
 
@@ -59,6 +62,34 @@ def test_the_api_alone(molecules: Model) -> None:
     with command(str(molecules.path), "--api-only") as (_, address):
         assert "/api/explain" in httpx.get(address, timeout=60).json()["paths"]
         assert httpx.get(httpx.URL(address).join("/"), timeout=60).status_code == 404
+
+
+def test_other_data_and_another_confidence(molecules: Model, tmp_path: Path) -> None:
+    (tmp_path / "other.csv").write_text("smiles,label\n" + "".join(f"{'C' * n}N,{n % 2}\n" for n in range(1, 9)))
+    model = tmp_path / "calibrated"
+    shutil.copytree(molecules.path, model)  # type: ignore[arg-type]
+    mlap.load(model).calibrate()
+    data = ("--data", str(tmp_path / "other.csv"), "--data-root", str(tmp_path))
+    where = ("--host", "localhost", "--port", "0", "--threads", "1", "--device", "cpu", "--confidence", "0.8")
+    with command(str(model), *data, *where) as (_, address):
+        assert httpx.get(f"{address}api/model", timeout=60).json()["reference"]["graphs"] == 8
+        (answer,) = httpx.post(f"{address}api/predict", json={"inputs": ["CCO"]}, timeout=60).json()["answers"]
+        assert "80 %" in answer["sentence"]
+
+
+def test_the_browser_is_opened_on_request(molecules: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A browser that writes down where it was sent."""
+    seen = tmp_path / "seen"
+    (tmp_path / "browse").write_text(f'#!/bin/sh\necho "$1" > {seen}\n')
+    (tmp_path / "browse").chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{tmp_path / 'browse'} %s")
+    with command(str(molecules.path), "--open") as (_, address):
+        httpx.get(f"{address}api/model", timeout=60)
+        for _ in range(100):
+            if seen.exists() and seen.read_text():
+                break
+            time.sleep(0.1)
+        assert seen.read_text().strip() == address
 
 
 @pytest.fixture

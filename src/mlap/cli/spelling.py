@@ -17,6 +17,9 @@ PARAMETERS = {
     "cache": "no_cache",
     "select_metric": "metric",
     "rows": "shard_rows",
+    "source": "dataset",
+    "cpus": "cpus_per_run",
+    "max_mapped": "tsne_graphs",
 }
 
 
