@@ -10,8 +10,9 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.explain import Explainer, Explanation, fidelity
 from torch_geometric.nn import GCN
 
-from mlap.analysis import ExactShares, decompose
+from mlap.analysis import ExactShares
 from mlap.errors import UsageError
+from mlap.models.explanation import decompose
 from mlap.names import ARCHITECTURES, POOLINGS
 from mlap.nn import GraphNetwork, graph_network
 

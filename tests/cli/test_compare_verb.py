@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from cli.conftest import Command
 
 from mlap.graphs import GraphSet, synthetic
 from mlap.provenance import made_by
@@ -54,7 +54,7 @@ def test_json(mlap: Command, study: Path) -> None:
     assert (answer.code, answer.err) == (0, "")
     content = answer.json
     assert (content["data"], content["metric"], content["higher_is_better"]) == ("synthetic", "error_rate", False)
-    assert list(content["tables"]) == ["results", "significance", "summary", "full"]
+    assert list(content["tables"]) == ["results", "significance", "summary", "full", "baselines"]
     ours = [row for row in content["tables"]["results"]["rows"] if row["source"] == "ours"]
     assert [(row["family"], row["join"], row["layers"], row["norm"]) for row in ours] == [
         ("naive", None, 2, "graph"),
@@ -107,7 +107,7 @@ def test_csv_has_the_table_on_stdout_and_the_warnings_on_stderr(mlap: Command, s
     refused = mlap("compare", study, "--format", "csv")
     assert refused.code == 2
     assert "--table" in refused.error
-    assert "significance, summary, full, runs, splits" in refused.error
+    assert "significance, summary, full, baselines, runs, splits" in refused.error
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,11 @@ def test_a_file(mlap: Command, study: Path, tmp_path: Path, form: str, sign: str
     assert (answer.code, answer.out, answer.err) == (0, "", f"written to {out}\n")
     assert sign in out.read_text(encoding="utf-8")
     assert mlap("compare", study, "--format", form).out == out.read_text(encoding="utf-8")
-    assert mlap("compare", study, "--out", tmp_path / "no" / "folder").error.startswith("cannot write")
+    assert mlap("compare", study, "--out", tmp_path / "new" / "folder" / "tables").code == 0  # folders are made
+    assert (tmp_path / "new" / "folder" / "tables").is_file()
+    refused = mlap("compare", study, "--out", out / "below-a-file")
+    assert refused.code == 2
+    assert str(out) in refused.error
 
 
 def test_reference_and_families(mlap: Command, study: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Command
+from cli.conftest import Command
 
 from mlap.graphs import packed, synthetic
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from cli.conftest import Command
 
 SMALL = ("--layers", 1, "--set", "width=8", "--set", "epochs=1", "--quiet")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Command
+from cli.conftest import Command
 
 from mlap.graphs import packed
 
@@ -75,7 +75,9 @@ def test_all_rows_that_are_left_out_in_a_file(mlap: Command, binary: str) -> Non
         rows = list(csv.DictReader(file))
     assert [row["place"] for row in rows] == ["line 42", "line 43", "line 44"]
     assert "--invalid skip" in mlap("data", "info", binary, "--invalid", "error").error
-    assert mlap("data", "info", binary, "--invalid-rows", "nowhere/out.csv", "--quiet").code == 1
+    assert mlap("data", "info", binary, "--invalid-rows", "new/out.csv", "--quiet").code == 0  # folders are made
+    assert Path("new/out.csv").is_file()
+    assert mlap("data", "info", binary, "--invalid-rows", "out.csv/under-a-file", "--quiet").code == 1
 
 
 def test_one_file_is_one_entry_of_the_cache(mlap: Command, binary: str) -> None:

@@ -64,7 +64,7 @@ def test_smiles(mlap: Any, molecule_run: str, tmp_path: Path) -> None:
     assert aspirin["id"] == "CC(=O)Oc1ccccc1C(=O)O"
     assert salt["elements"] == ["Na", "Cl"]
     for one in (aspirin, salt):
-        assert one["bias"] + sum(map(sum, one["shares"])) == pytest.approx(one["logit"], abs=1e-4)
+        assert sum(one["terms"].values()) == pytest.approx(one["logit"], abs=1e-4)
         assert one["output_name"] == "active"
     assert json.loads((tmp_path / "explanations" / "explanations.json").read_text()) == content["explanations"]
     assert (tmp_path / "explanations" / "graph-1.png").exists()

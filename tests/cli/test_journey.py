@@ -63,7 +63,7 @@ def test_the_messy_table_from_end_to_end(mlap: Command, messy: str, tmp_path: Pa
     assert explained.code == 0
     assert "5 graphs explained" in explained.out  # row 3 is no molecule
     content = json.loads((tmp_path / "looked-at" / "explanations.json").read_text(encoding="utf-8"))
-    assert [entry["graph"] for entry in content["explanations"]] == [0, 1, 2, 4, 5]
+    assert [entry["graph"] for entry in content] == [0, 1, 2, 4, 5]
 
 
 def test_the_positive_class_is_said_and_can_be_chosen(mlap: Command, messy: str) -> None:
@@ -81,25 +81,25 @@ def test_a_run_is_not_replaced_unasked(mlap: Command, messy: str) -> None:
     assert mlap(*call).code == 0
     refused = mlap(*call)
     assert refused.code == 2
-    assert "--overwrite" in refused.error
+    assert "--resume" in refused.error
     assert "run" in refused.error
 
 
 def test_invalid_rows_can_be_an_error(mlap: Command, messy: str, tmp_path: Path) -> None:
     refused = mlap("train", messy, *FAST, "--invalid", "error", "--out", "run")
-    assert refused.code == 2
+    assert refused.code == 1
     line = refused.err.splitlines()[-1]
     assert "line 5" in line
     assert "--invalid skip" in line
     assert not (tmp_path / "run").exists()
-    assert mlap("data", "pack", messy, "--invalid", "error", "--out", "mine.graphs").code == 2
+    assert mlap("data", "pack", messy, "--invalid", "error", "--out", "mine.graphs").code == 1
     assert not (tmp_path / "mine.graphs").exists()
 
 
-@pytest.mark.parametrize("how", ["random", "scaffold"])
-def test_a_packed_table_keeps_its_split(mlap: Command, messy: str, how: str) -> None:
+@pytest.mark.parametrize("how", [("random", "--split-seed", 3), ("stratified",)])
+def test_a_packed_table_keeps_its_split(mlap: Command, messy: str, how: tuple[object, ...]) -> None:
     sizes = ("--split-sizes", "0.5,0.25,0.25")
-    packed = mlap("data", "pack", messy, "--split-by", how, "--split-seed", "3", *sizes, "--out", "a.graphs", "--json")
+    packed = mlap("data", "pack", messy, "--split-by", *how, *sizes, "--out", "a.graphs", "--json")
     assert packed.code == 0
     parts = packed.json["splits"]
     assert sum(parts.values()) == USED
@@ -130,3 +130,34 @@ def test_a_table_whose_smiles_column_has_to_be_named(mlap: Command, messy: str, 
     assert len(rows_of((tmp_path / "vectors.csv").read_text(encoding="utf-8"))) == 2
     here, there = (mlap("evaluate", "run", *device, "--json").json for device in ((), ("--device", "cpu")))
     assert here == there
+
+
+def test_a_run_that_has_not_ended_is_used_and_said(mlap: Command, messy: str, tmp_path: Path) -> None:
+    assert mlap("train", messy, *FAST, "--out", "run", "--quiet").code == 0
+    modes = {oct((tmp_path / "run" / name).stat().st_mode)[-3:] for name in ("model.safetensors", "config.json")}
+    assert len(modes) == 1  # whoever may read one file may read the other
+    (tmp_path / "run" / "result.json").unlink()
+    for call in (("predict", "run", "CCO"), ("evaluate", "run"), ("explain", "run", "CCO")):
+        answer = mlap(*call)
+        assert answer.code == 0
+        assert "unfinished: 2 of 2 epochs" in answer.err
+
+
+@pytest.mark.parametrize("verb", ["train", "predict", "data pack", "explain", "embed"])
+def test_an_output_below_a_file_is_one_line(mlap: Command, messy: str, tmp_path: Path, verb: str) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    out = ("--out", "file/below.csv")
+    if verb in ("train", "data pack"):
+        call: tuple[object, ...] = (*verb.split(), messy, *(FAST if verb == "train" else ()), *out)
+    else:
+        assert mlap("train", messy, *FAST, "--out", "run", "--quiet").code == 0
+        call = (verb, "run", "CCO", *out)
+    answer = mlap(*call)
+    assert answer.code in (1, 2)
+    (*_, line) = answer.err.splitlines()
+    assert line.startswith("mlap: ")
+    assert "file" in line
+    assert "Traceback" not in answer.err
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "in the way"
+    made = mlap(*call[:-1], "new/folder/below.csv")  # folders are made
+    assert made.code == 0, made.err

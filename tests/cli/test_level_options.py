@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from cli.conftest import Command
 
 FAST = ("--layers", 3, "--width", 8, "--epochs", 2, "--seed", 1)
 

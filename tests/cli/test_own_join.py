@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from cli.conftest import Command
 
 from mlap.names import ARCHITECTURES, JOINS
 

@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 
 import numpy as np
-from conftest import Command
+from cli.conftest import Command
 
 from mlap.graphs import load_graphs
 from mlap.graphs.splits import random_split

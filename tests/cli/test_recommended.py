@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from cli.conftest import Command
 
 pytest.importorskip("rdkit", reason="SMILES need RDKit")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from cli.conftest import Command
 from report_pages import Made, study_by_hand
 
 from mlap.study import Study

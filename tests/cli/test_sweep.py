@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from cli.conftest import Command
 from rich.console import Console
 from study_tools import InProcessEngine, tiny_plan, wait_for
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Command
+from cli.conftest import Command
 from study_tools import InProcessEngine
 
 from mlap.study import Study

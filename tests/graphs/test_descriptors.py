@@ -37,9 +37,9 @@ def test_no_molecules() -> None:
 def test_several_processes_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     texts = ["".join(rng.choice(list("CNOS"), size=rng.integers(1, 4))) for _ in range(module.FEW + 20)]
-    monkeypatch.setattr(module._smiles, "cores", lambda: 2)
+    monkeypatch.setattr(module._smiles, "usable_cores", lambda: 2)
     many = descriptors(texts)
-    monkeypatch.setattr(module._smiles, "cores", lambda: 1)
+    monkeypatch.setattr(module._smiles, "usable_cores", lambda: 1)
     np.testing.assert_array_equal(many, descriptors(texts))
 
 

@@ -65,7 +65,7 @@ def test_the_api_alone(molecules: Model) -> None:
 
 
 def test_other_data_and_another_confidence(molecules: Model, tmp_path: Path) -> None:
-    (tmp_path / "other.csv").write_text("smiles,label\n" + "".join(f"{'C' * n}N,{n % 2}\n" for n in range(1, 9)))
+    (tmp_path / "other.csv").write_text("smiles,alcohol\n" + "".join(f"{'C' * n}N,{n % 2}\n" for n in range(1, 9)))
     model = tmp_path / "calibrated"
     shutil.copytree(molecules.path, model)  # type: ignore[arg-type]
     mlap.load(model).calibrate()

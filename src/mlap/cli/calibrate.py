@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from mlap.cli.common import DataRoot, Device, Json, ModelPath, Quiet, Threads, count, note, print_json, use_threads
+from mlap.cli.common import (
+    DataRoot,
+    Device,
+    Json,
+    ModelPath,
+    Quiet,
+    Threads,
+    count,
+    load_model,
+    note,
+    print_json,
+    use_threads,
+)
 
 
 def calibrate(
@@ -45,10 +57,8 @@ def calibrate(
       mlap calibrate runs/mine
       mlap calibrate runs/mine new-measurements.csv --method isotonic
     """
-    from mlap.models import load
-
     use_threads(threads)
-    loaded = load(model, device)
+    loaded = load_model(model, device, quiet or as_json)
     calibrated = loaded.calibrate(data, split, method=method, root=data_root)
     if as_json:
         content = {"model": str(model), "method": calibrated.method, "data": calibrated.data}

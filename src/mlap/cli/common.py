@@ -15,6 +15,7 @@ from mlap.progress import steps_bar
 
 if TYPE_CHECKING:
     from mlap.graphs import GraphSet
+    from mlap.models import Model
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout, and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
@@ -115,6 +116,17 @@ def load(source: str, data_root: Path | None, quiet: bool = False, **options: An
 
     with steps_bar(quiet) as progress:
         return load_graphs(source, root=data_root, progress=progress, say=lambda text: note(text, quiet), **options)
+
+
+def load_model(path: Path, device: str = "cpu", quiet: bool = False) -> Model:
+    """The model of a MODEL argument; that its training has not ended is said on stderr."""
+    from mlap.models import Run, load
+
+    model = load(path, device)
+    members = getattr(model, "members", (model,))
+    for text in [text for member in members if isinstance(member, Run) for text in member.notes]:
+        note(f"note: {path}: {text}", quiet)
+    return model
 
 
 def use_threads(threads: int | None) -> None:

@@ -16,6 +16,7 @@ from mlap.cli.common import (
     SmilesColumn,
     Threads,
     count,
+    load_model,
     note,
     one_or_many,
     use_threads,
@@ -43,10 +44,10 @@ def embed(
       mlap embed runs/mine molecules.csv --out vectors.parquet
       mlap embed runs/mine molecules.csv --level 2 --out local.csv
     """
-    from mlap.models import load
-
     use_threads(threads)
     with steps_bar(quiet) as progress:
-        found = load(model, device).embed(one_or_many(inputs), smiles=smiles_column, root=data_root, progress=progress)
+        found = load_model(model, device, quiet).embed(
+            one_or_many(inputs), smiles=smiles_column, root=data_root, progress=progress
+        )
     found.write(out, level)
     note(f"{count(len(found), 'row')} written to {out}", quiet)

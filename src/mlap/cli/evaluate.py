@@ -16,6 +16,7 @@ from mlap.cli.common import (
     Quiet,
     Threads,
     count,
+    load_model,
     note,
     print_json,
     terminal_width,
@@ -72,11 +73,9 @@ def evaluate(
       mlap evaluate runs/mine --split valid --json
       mlap evaluate runs/mine --confidence 0.8 --plot reliability
     """
-    from mlap.models import load
-
     use_threads(threads)
     silent = quiet or as_json
-    loaded = load(model, device)
+    loaded = load_model(model, device, silent)
     if data is None:
         graphs = loaded.data(root=data_root, say=lambda text: note(text, silent))
     else:

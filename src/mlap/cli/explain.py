@@ -17,6 +17,7 @@ from mlap.cli.common import (
     SmilesColumn,
     Threads,
     count,
+    load_model,
     note,
     one_or_many,
     print_json,
@@ -68,11 +69,10 @@ def explain(
       mlap explain runs/synthetic/mlap-sum-L5-graph-s0 synthetic --graphs 3 --class 7
     """
     from mlap.analysis.explanation_files import write_explanations
-    from mlap.models import load
 
     use_threads(threads)
     silent = quiet or as_json
-    loaded = load(model, device)
+    loaded = load_model(model, device, silent)
     chosen_output = None if output is None else _output(output, loaded.task)
     explanations = loaded.explain(one_or_many(inputs), smiles=smiles_column, root=data_root)
     given = explanations.inputs

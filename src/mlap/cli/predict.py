@@ -18,6 +18,7 @@ from mlap.cli.common import (
     Quiet,
     SmilesColumn,
     count,
+    load_model,
     note,
     one_or_many,
     print_json,
@@ -94,8 +95,6 @@ def predict(
       mlap predict runs/mine library.csv --out scores/ --merge scores.parquet
       mlap predict runs/mine library.csv --out scores/ --engine ray --address ray://head:10001
     """
-    from mlap.models import load
-
     # Where rows are many, other processes read them while the network computes: threads that wait for a core would
     # only keep it from those. Half of the cores is about the network's share of the work.
     use_threads(threads or max(1, usable_cores() // 2))
@@ -103,7 +102,7 @@ def predict(
     folder = _folder(out)
     _check(folder, merge, engine, as_json)
     silent = quiet or as_json
-    found = load(model, device)
+    found = load_model(model, device, silent)
     if confidence is not None and found.calibrated is not None:
         for text in found.calibrated.warnings(found.task, confidence):
             note(f"note: {text}", silent)

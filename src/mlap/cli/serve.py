@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlap.cli.common import DataRoot, Device, ModelPath, Quiet, Threads, note, use_threads
+from mlap.cli.common import DataRoot, Device, ModelPath, Quiet, Threads, load_model, note, use_threads
 from mlap.errors import MlapError
 from mlap.progress import steps_bar
 
@@ -51,10 +51,9 @@ def serve(
       mlap serve runs/mine --api-only
     """
     from mlap import serve as explorer
-    from mlap.models import load
 
     use_threads(threads)
-    loaded = load(model, device)
+    loaded = load_model(model, device, quiet)
     graphs, no_data = _data(loaded, data, data_root, quiet)
     if no_data:
         note(f"note: answers are not compared with training data: {no_data}", quiet)

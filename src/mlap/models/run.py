@@ -86,6 +86,13 @@ class Run(Model):
         return self
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know of it: that its training has not ended."""
+        if self.result is not None:
+            return ()
+        return (f"training is unfinished: {len(self.history)} of {self.recipe.epochs} epochs",)
+
+    @property
     def explains(self) -> bool:
         """Always: what cannot be told apart is said in the explanation's `reason`."""
         return True
