@@ -41,7 +41,7 @@ def command(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     finally:
         process.send_signal(signal.SIGINT)
         try:
-            process.communicate(timeout=30)
+            process.communicate(timeout=120)
         finally:
             process.kill()
 
