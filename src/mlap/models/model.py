@@ -405,6 +405,13 @@ class Model:
         check_fits(self.config, graphs)
         if graphs.y is None:
             raise UsageError(f"{graphs.name} has no labels to score against", "data")
+        own, other = ((task.kind, task.num_outputs) for task in (self.task, graphs.task or self.task))
+        if own != other:
+            raise UsageError(
+                f"{graphs.name} is labelled for another task: {other[0]} with {other[1]} outputs, where the model's is "
+                f"{own[0]} with {own[1]}",
+                "data",
+            )
         if part not in PARTS:
             raise UsageError(f"{{field}} must be {', '.join(PARTS[:-1])} or all, got {part!r}", "part")
         indices = np.arange(len(graphs)) if part == "all" else graphs.split(part)
