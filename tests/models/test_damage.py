@@ -16,6 +16,7 @@ from molecule_models import SMILES, write_library
 
 import mlap
 from mlap.arrays import read_arrays, write_arrays
+from mlap.errors import DataError
 from mlap.files import read_json, write_json
 from mlap.graphs import GraphSet
 from mlap.models import Ensemble
@@ -57,10 +58,10 @@ def use(path: Path) -> None:
     model = mlap.load(path)
     repr(model)
     predictions = model.predict(["CCO", "c1ccccc1N"], confidence=0.5 if model.calibrated else None)
-    assert np.isfinite(predictions.values).all()
+    assert all(np.isfinite(values).all() or row in predictions.invalid for row, values in enumerate(predictions.values))
     predictions.to_csv()
     model.evaluate(graph_set("regression" in path.name), "valid")
-    if model.explains:
+    if model.explains and not predictions.invalid:
         list(model.explain(["CCO"]))
 
 
@@ -136,3 +137,19 @@ def test_damaged_shards(models: Path, tmp_path: Path, name: str) -> None:
         shutil.rmtree(tmp_path / "shards", ignore_errors=True)
         shutil.copytree(whole, tmp_path / "shards")
         answered(finish)
+
+
+def test_an_answer_that_is_no_number(models: Path, tmp_path: Path) -> None:
+    """A row without a finite answer says so; labelled graphs without one cannot be scored."""
+    shutil.copytree(models / "regression", tmp_path / "run")
+    config = read_json(tmp_path / "run" / "config.json")
+    config["targets"]["std"] = [1e308]
+    config["targets"]["mean"] = [1.7e308]
+    write_json(tmp_path / "run" / "config.json", config)
+    model = mlap.load(tmp_path / "run")
+    found = model.predict([*SMILES, "C("], confidence=0.5)
+    assert np.isfinite(found.values).all(axis=1).tolist() == [row not in found.invalid for row in range(len(found))]
+    assert "finite" in found.invalid[0]
+    assert found.table()["label_lower"][0] is None
+    with pytest.raises(DataError, match="graph 20"):
+        model.evaluate(graph_set(True), "valid")

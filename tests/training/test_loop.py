@@ -275,7 +275,7 @@ def test_other_damaged_files(graphs: GraphSet, tmp_path: Path) -> None:
     model = tmp_path / "model.safetensors"
     whole = model.read_bytes()
     model.write_bytes(whole[:100])
-    with pytest.raises(DataError, match=r"model\.safetensors is damaged or does not fit"):
+    with pytest.raises(DataError, match=r"model\.safetensors is damaged"):
         load(tmp_path)
     model.unlink()
     with pytest.raises(DataError, match="no epoch is finished"):

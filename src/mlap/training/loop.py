@@ -293,14 +293,9 @@ class _Trainer:
         shuffle_seed, dropout_seed = _seeds(self.recipe.seed, epoch)
         order = np.random.RandomState(shuffle_seed).permutation(self.graphs.split("train"))
         torch.manual_seed(dropout_seed + parallel.rank())
-        train_loss = self._train_steps(order, epoch, on_step)
-        if not math.isfinite(train_loss):
-            raise MlapError(
-                f"the training loss became {train_loss} in epoch {epoch}; use a normalisation, or lower {{field}}, "
-                f"which is {self.recipe.lr:g}",
-                "lr",
-            )
+        self._check_finite("training loss", train_loss := self._train_steps(order, epoch, on_step))
         logits, labels = self._predict("valid")
+        self._check_finite("answer to a validation graph", float(logits.abs().max()))
         done = Epoch(
             epoch,
             self.recipe.lr_at(epoch),
@@ -314,6 +309,14 @@ class _Trainer:
         if candidates and (self.recipe.select == "last" or _first_best(candidates, self._better) == epoch):
             self.best_epoch = epoch
             self.best_weights = {key: value.cpu().clone() for key, value in self.predictor.state_dict().items()}
+
+    def _check_finite(self, what: str, value: float) -> None:
+        if not math.isfinite(value):
+            raise MlapError(
+                f"the {what} became {value} in epoch {self.epoch + 1}; use a normalisation, or lower {{field}}, "
+                f"which is {self.recipe.lr:g}",
+                "lr",
+            )
 
     def _better(self, score: float, than: float) -> bool:
         return score > than if self.objective.task.higher_is_better else score < than
