@@ -17,6 +17,7 @@ HOUSE = Path(mlap.__file__).parent
 COMMON = {
     *(
         "arrays",
+        "checks",
         "errors",
         "files",
         "locking",

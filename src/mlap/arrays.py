@@ -45,6 +45,9 @@ def read_arrays(path: Path) -> dict[str, Array]:
         raise DataError(f"{path} is damaged: {first_line(error)}") from error
     if said is not None and said != checksum(arrays):  # files of before 0.2 have none
         raise DataError(f"{path} is damaged: its content does not have the checksum {said[:12]}…; restore a copy")
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise DataError(f"{path} is damaged: {name} holds numbers that are not finite")
     return arrays
 
 

@@ -58,6 +58,16 @@ class UsageError(MlapError, ValueError):
     """The call was wrong (an unknown name, a value out of range); the command line exits with 2."""
 
 
+def short(value: object, most: int = 60) -> str:
+    """How Python writes a value, cut to a length that a line has room for.
+
+    >>> short("x" * 100, 10)
+    "'xxxxxxxx…"
+    """
+    text = repr(value)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def unknown(kind: str, got: str, known: Iterable[str], field: str | None = None) -> UsageError:
     """The error for a name that does not exist, with the nearest names that do.
 
@@ -66,7 +76,7 @@ def unknown(kind: str, got: str, known: Iterable[str], field: str | None = None)
     """
     names = list(known)
     by_lower = {name.lower(): name for name in names}
-    near = [by_lower[match] for match in difflib.get_close_matches(got.lower(), by_lower, n=3, cutoff=0.5)]
+    near = [by_lower[match] for match in difflib.get_close_matches(got[:100].lower(), by_lower, n=3, cutoff=0.5)]
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     more = f" and {len(names) - 60} more" if len(names) > 60 else ""
-    return UsageError(f"unknown {kind} {got!r}; {hint}Known: {', '.join(names[:60])}{more}", field)
+    return UsageError(f"unknown {kind} {short(got)}; {hint}Known: {', '.join(names[:60])}{more}", field)

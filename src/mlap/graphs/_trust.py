@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from mlap.checks import MOST_CATEGORIES, are, expect, is_count
 from mlap.errors import DataError
 from mlap.files import write_text
 from mlap.graphs.graph_set import GraphSet
 from mlap.graphs.places import user_folder
-
-#: More categories in a column, or more classes, than any set has: tables of that many rows would fill the memory.
-MOST_CATEGORIES = 10_000_000
+from mlap.graphs.task import Task
 
 #: What an index in 32 bits can count.
 MOST_NODES = 2**31 - 1
@@ -34,49 +33,28 @@ MOST_NODES = 2**31 - 1
 
 def check_header(content: Mapping[str, Any]) -> None:
     """Raise a `ValueError` unless everything that a header says is of the type that it should be."""
-    _expect(isinstance(content["directed"], bool), "directed", content["directed"])
-    _expect(isinstance(content["name"], str), "name", content["name"])
-    _expect(isinstance(content["fingerprint"], str), "fingerprint", content["fingerprint"])
+    expect(isinstance(content["directed"], bool), "directed", content["directed"])
+    expect(isinstance(content["name"], str), "name", content["name"])
+    expect(isinstance(content["fingerprint"], str), "fingerprint", content["fingerprint"])
     splits = content["splits"]
-    _expect(_are(splits, str) and len(set(splits)) == len(splits), "splits", splits)
-    _expect(_are(content.get("notes", []), str), "notes", content.get("notes"))
+    expect(are(splits, str) and len(set(splits)) == len(splits), "splits", splits)
+    expect(are(content.get("notes", []), str), "notes", content.get("notes"))
     for name in ("node_features", "edge_features"):
         if content[name] is not None:
             _check_features(name, content[name])
     if content["task"] is not None:
-        _check_task(content["task"])
+        Task.from_dict(content["task"])
     for entry in content.get("left_out", []):
-        right = _is_count(entry["row"]) and all(isinstance(entry[key], str) for key in ("place", "text", "reason"))
-        _expect(right, "left_out", entry)
+        right = is_count(entry["row"]) and all(isinstance(entry[key], str) for key in ("place", "text", "reason"))
+        expect(right, "left_out", entry)
 
 
 def _check_features(name: str, said: Mapping[str, Any]) -> None:
     cardinalities, divisor = said["cardinalities"], said["divisor"]
-    _expect(_is_count(divisor) and 1 <= divisor <= 2**31, f"divisor of {name}", divisor)
+    expect(is_count(divisor) and 1 <= divisor <= 2**31, f"divisor of {name}", divisor)
     if cardinalities is not None:
-        counts = isinstance(cardinalities, list) and all(map(_is_count, cardinalities))
-        _expect(counts and all(1 <= count <= MOST_CATEGORIES for count in cardinalities), name, cardinalities)
-
-
-def _check_task(said: Mapping[str, Any]) -> None:
-    outputs = said["num_outputs"]
-    _expect(_is_count(outputs) and 1 <= outputs <= MOST_CATEGORIES, "num_outputs", outputs)
-    _expect(_are(said["names"], str), "names", said["names"])
-    labels = said.get("labels", [])
-    _expect(isinstance(labels, list) and all(_are(pair, str) for pair in labels), "labels", labels)
-
-
-def _expect(right: bool, what: str, got: object) -> None:
-    if not right:
-        raise ValueError(f"{what} cannot be {str(got)[:60]!r}")
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _are(values: object, kind: type) -> bool:
-    return isinstance(values, list) and all(isinstance(value, kind) for value in values)
+        counts = isinstance(cardinalities, list) and all(map(is_count, cardinalities))
+        expect(counts and all(1 <= count <= MOST_CATEGORIES for count in cardinalities), name, cardinalities)
 
 
 # ---- the contents ----------------------------------------------------------------------------------------------------

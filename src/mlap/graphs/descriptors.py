@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from mlap.errors import DataError, UsageError
+from mlap.errors import DataError, UsageError, short
 from mlap.graphs import _smiles
 from mlap.graphs.graph_set import GraphSet
 from mlap.graphs.molecules import are_molecules
@@ -39,7 +39,7 @@ def check_descriptors(names: Sequence[str]) -> None:
 
         raise UsageError(
             f"the model needs {len(missing)} descriptors that RDKit {rdkit.__version__} does not have, such as "
-            f"{missing[0]!r}; install the version that the model was made with"
+            f"{short(missing[0])}; install the version that the model was made with"
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mlap.checks import MOST_CATEGORIES, are, expect, need
 from mlap.errors import UsageError, unknown
 from mlap.names import METRICS, TASKS
 
@@ -70,10 +71,14 @@ class Task:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Task:
-        """The task that `as_dict` wrote; files of older versions have no labels.
+        """The task that `as_dict` wrote; anything else is a `ValueError`. Files of older versions have no labels.
 
         >>> Task.from_dict(Task("binary", 1, "rocauc", ("tox",), (("no", "yes"),)).as_dict()).labels
         (('no', 'yes'),)
         """
-        labels = tuple((str(no), str(yes)) for no, yes in content.get("labels", ()))
-        return cls(content["kind"], content["num_outputs"], content["metric"], tuple(content["names"]), labels)
+        need(content, {"kind": str, "num_outputs": int, "metric": str, "names": list}, "task")
+        outputs, names, labels = content["num_outputs"], content["names"], content.get("labels", [])
+        expect(1 <= outputs <= MOST_CATEGORIES, "task.num_outputs", outputs)
+        expect(are(names, str), "task.names", names)
+        expect(isinstance(labels, list) and all(are(pair, str) and len(pair) == 2 for pair in labels), "labels", labels)
+        return cls(content["kind"], outputs, content["metric"], tuple(names), tuple((no, yes) for no, yes in labels))

@@ -245,14 +245,10 @@ class Baseline(Model):
     @classmethod
     def read(cls, path: Path, config: dict[str, Any]) -> Baseline:
         """Read a directory with the given configuration; a damaged one is a `DataError`."""
-        try:
-            name = config["baseline"]["name"]
-            objective = read_objective(config)
-            descriptors = tuple(map(str, config["baseline"]["descriptors"]))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DataError(f"{path / CONFIG} is damaged: {error!r}") from error
+        name, descriptors = config["baseline"]["name"], tuple(config["baseline"]["descriptors"])
+        objective = read_objective(path, config)
         if name not in BASELINES:
-            raise DataError(f"{path / CONFIG} is of a baseline {name!r}; known are {', '.join(BASELINES)}")
+            raise DataError(f"{path / CONFIG} is of a baseline {name[:60]!r}; known are {', '.join(BASELINES)}")
         arrays = read_arrays(path / MODEL)
         task = objective.task
         multiclass = task.kind == "multiclass"

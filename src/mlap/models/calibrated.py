@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from mlap.errors import DataError, UsageError
+from mlap.errors import DataError, UsageError, short
 from mlap.files import read_json, write_json
 from mlap.graphs import Task
 from mlap.models.calibration import Calibration
@@ -125,7 +125,7 @@ class Calibrated:
             return None
         content = read_json(path)
         if content.get("format") != FORMAT:
-            raise DataError(f"{path} has format {content.get('format')!r}; this version of mlap reads {FORMAT}")
+            raise DataError(f"{path} has format {short(content.get('format'))}; this version of mlap reads {FORMAT}")
         try:
             given = content["calibration"]
             calibration = None if given is None else Calibration.from_dict(given)

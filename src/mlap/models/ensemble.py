@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlap.arrays import checksum_of
-from mlap.errors import DataError, MlapError, UsageError, unknown
+from mlap.errors import DataError, MlapError, UsageError, short, unknown
 from mlap.files import read_json, write_json
 from mlap.graphs import GraphSet, Task
 from mlap.models.explanation import Explanation
@@ -210,7 +210,7 @@ class Ensemble(Model):
         file = path / ENSEMBLE
         content = read_json(file)
         if content.get("format") != FORMAT:
-            raise DataError(f"{file} has format {content.get('format')!r}; this version of mlap reads {FORMAT}")
+            raise DataError(f"{file} has format {short(content.get('format'))}; this version of mlap reads {FORMAT}")
         try:
             entries = [dict(entry) for entry in content["members"]]
             values = tuple(float(entry["weight"]) for entry in entries)
@@ -218,9 +218,11 @@ class Ensemble(Model):
             checksums = [entry["sha256"] for entry in entries]
             notes, fitted = tuple(map(str, content["notes"])), bool(content["fitted"])
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{file} is damaged: {error!r}") from error
+            raise DataError(f"{file} is damaged: {short(error, 200)}") from error
         if not values or min(values) < 0 or not abs(sum(values) - 1) < 1e-6:
-            raise DataError(f"{file} is damaged: the weights must not be negative and must sum to 1, got {values}")
+            raise DataError(
+                f"{file} is damaged: the weights must not be negative and must sum to 1, got {short(values)}"
+            )
         members = []
         for folder, checksum in zip(folders, checksums, strict=True):
             if not (path / folder).is_dir():
@@ -360,7 +362,8 @@ def _check_members(models: Sequence[Model]) -> None:
         ):
             if wanted != got:
                 raise UsageError(
-                    f"{_called(model)} does not go with {_called(first)}: their {what} differ, {got} and {wanted}",
+                    f"{_called(model)} does not go with {_called(first)}: their {what} differ, "
+                    f"{short(got, 200)} and {short(wanted, 200)}",
                     "models",
                 )
 
@@ -381,6 +384,6 @@ def _called(model: Model) -> str:
 
 def _folder(name: Any) -> str:
     """A folder's name, which leads nowhere else."""
-    if not isinstance(name, str) or Path(name).name != name or name in (".", ".."):
+    if not isinstance(name, str) or Path(name).name != name or name in ("", ".", "..") or "\0" in name:
         raise ValueError(f"{name!r} is not the name of a folder")
     return name

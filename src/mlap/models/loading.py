@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mlap.errors import DataError, UsageError
+from mlap.errors import DataError, UsageError, short
 from mlap.models.baseline import Baseline
 from mlap.models.calibrated import Calibrated
 from mlap.models.ensemble import Ensemble
@@ -44,4 +44,4 @@ def _load(path: Path, device: str) -> Model:
         return Run.read(path, config, device)
     if kind == "baseline":
         return Baseline.read(path, config)
-    raise DataError(f"{path / CONFIG} is of a model of the kind {kind!r}; known are run and baseline")
+    raise DataError(f"{path / CONFIG} is of a model of the kind {short(kind)}; known are run and baseline")

@@ -218,17 +218,22 @@ class Model:
 
         logits, spread = self.logits_and_spread(inputs.graphs)
         values = self.values(logits)
+        lost = np.asarray(~np.isfinite(values).all(axis=1))
+        invalid = dict(inputs.invalid)
+        if lost.any():  # too large a number in a feature, or in a damaged file
+            invalid.update(dict.fromkeys(inputs.kept[lost].tolist(), "the model's answer is not a finite number"))
+            values, logits = np.where(lost[:, None], np.nan, values), np.where(lost[:, None], 0, logits)
         more: dict[str, list[Any]] = {}
         if calibrated is not None and confidence is not None:
             for name, cells in calibrated.columns(self.task, logits, values, confidence).items():
                 more[name] = [None] * inputs.num_rows
                 for row, cell in zip(inputs.kept.tolist(), cells, strict=True):
-                    more[name][row] = cell
+                    more[name][row] = None if row in invalid else cell
         return Predictions(
             self.task,
             rows(values),
             inputs.smiles or [str(row) for row in range(inputs.num_rows)],
-            inputs.invalid,
+            dict(sorted(invalid.items())),
             inputs.columns,
             None if spread is None else rows(spread),
             more,
@@ -238,6 +243,18 @@ class Model:
     def values(self, logits: Floats) -> Floats:
         """What logits mean: probabilities, calibrated if the model is, or values in the data's own units."""
         return np.asarray(self.objective.predict(torch.from_numpy(np.asarray(logits))))
+
+    def _finite(self, logits: Floats, graphs: GraphSet, indices: NDArray[np.int64]) -> Floats:
+        """What logits mean, or an error where one means nothing."""
+        values = self.values(logits)
+        lost = np.asarray(~np.isfinite(values).all(axis=1))
+        if lost.any():
+            where = int(indices[lost.argmax()])
+            raise DataError(
+                f"the model's answers to {lost.sum()} of {len(lost)} graphs of {graphs.name} are not finite numbers; "
+                f"the first is graph {where}"
+            )
+        return values
 
     def evaluate(
         self,
@@ -259,7 +276,7 @@ class Model:
         graphs, indices, part = self._labelled_part(x, part or ("test" if x is None else "all"), root)
         assert graphs.y is not None
         logits, y = self.logits(graphs, indices), graphs.y[indices]
-        values = self.values(logits)
+        values = self._finite(logits, graphs, indices)
         ranks = logits
         if self.calibrated is not None and self.calibrated.calibration is not None:
             ranks = self.calibrated.calibration.ranks(logits)
@@ -298,7 +315,7 @@ class Model:
                 "valid",
             )
         logits = self.logits(graphs, indices)
-        values = self.values(logits)
+        values = self._finite(logits, graphs, indices)
         data = {"name": graphs.name, "fingerprint": graphs.fingerprint, "part": part, "graphs": len(indices)}
         self.calibrated = Calibrated.fit(self.task, logits, values, graphs.y[indices], method, data)
         if self.path is not None:
@@ -405,6 +422,13 @@ class Model:
         check_fits(self.config, graphs)
         if graphs.y is None:
             raise UsageError(f"{graphs.name} has no labels to score against", "data")
+        own, other = ((task.kind, task.num_outputs) for task in (self.task, graphs.task or self.task))
+        if own != other:
+            raise UsageError(
+                f"{graphs.name} is labelled for another task: {other[0]} with {other[1]} outputs, where the model's is "
+                f"{own[0]} with {own[1]}",
+                "data",
+            )
         if part not in PARTS:
             raise UsageError(f"{{field}} must be {', '.join(PARTS[:-1])} or all, got {part!r}", "part")
         indices = np.arange(len(graphs)) if part == "all" else graphs.split(part)

@@ -14,14 +14,15 @@ from __future__ import annotations
 import csv
 import hashlib
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from mlap.errors import MlapError, UsageError
-from mlap.files import read_json, write_json, write_text, write_whole
+from mlap.checks import expect, need
+from mlap.errors import DataError, MlapError, UsageError, short
+from mlap.files import first_line, read_json, write_json, write_text, write_whole
 from mlap.graphs.inputs import STDIN, Cells, Inputs, about_rows, is_table, iter_cells, iter_inputs, iter_pieces
 from mlap.locking import locked
 from mlap.models.merging import check_suffix, merge
@@ -118,12 +119,13 @@ def predict_shards(
         _open(out, manifest, overwrite)
         there = {int(shard.stem): shard for shard in shards_of(out)}
         total = about_rows(path)
-        counted = [_count(shard) for shard in there.values()]
+        last = max(there, default=0)
+        counted = [_count(shard, rows, number == last) for number, shard in there.items()]
         found, invalid = sum(rows for rows, _ in counted), sum(bad for _, bad in counted)
         done, first_invalid = found, None
         if on_rows is not None:
             on_rows(done, found, total)
-        if read_json(out / MANIFEST)["complete"] is None:
+        if not _is_complete(_read_manifest(out), there):
             if engine is None:
                 made = _here(model, path, rows, smiles, extra_columns, confidence, there, processes, say)
             else:
@@ -144,8 +146,8 @@ def predict_shards(
 def merge_shards(folder: str | Path, out: str | Path) -> None:
     """Write the predictions of a whole folder of shards into one `.csv` or `.parquet` file, in one step."""
     folder, out = Path(folder), Path(out)
-    manifest = read_json(folder / MANIFEST) if (folder / MANIFEST).exists() else {}
-    if manifest.get("complete") is None:
+    manifest = _read_manifest(folder) if (folder / MANIFEST).exists() else None
+    if manifest is None or not _is_complete(manifest, shards_of(folder)):
         raise UsageError(f"{folder} does not hold all predictions yet; run the same command to continue", "out")
     merge(shards_of(folder), out, manifest["input_columns"])
 
@@ -306,9 +308,7 @@ def _open(folder: Path, manifest: dict[str, Any], overwrite: bool) -> None:
     for leftover in folder.glob(".*.csv.*"):  # of a process that was killed
         leftover.unlink()
     if (folder / MANIFEST).exists() and not overwrite:
-        before = read_json(folder / MANIFEST)
-        if before.get("format") != FORMAT:
-            raise UsageError(f"{folder} was written by another version of mlap", "overwrite", True)
+        before = _read_manifest(folder)
         for what, was, now in (
             ("by another model", before["model"]["fingerprint"], manifest["model"]["fingerprint"]),
             ("for another table", before["input"]["fingerprint"], manifest["input"]["fingerprint"]),
@@ -318,8 +318,8 @@ def _open(folder: Path, manifest: dict[str, Any], overwrite: bool) -> None:
         ):
             if was != now:
                 raise UsageError(
-                    f"{folder} holds predictions that were made {what} ({was}, now {now}); choose another folder, or "
-                    "start over",
+                    f"{folder} holds predictions that were made {what} ({short(was)}, now {short(now)}); choose "
+                    "another folder, or start over",
                     "overwrite",
                     True,
                 )
@@ -353,10 +353,39 @@ def _digest(files: Iterable[Path], folder: Path | None = None) -> str:
     return found.hexdigest()[:16]
 
 
-def _count(shard: Path) -> tuple[int, int]:
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    content = read_json(folder / MANIFEST)
+    if content.get("format") != FORMAT:
+        raise UsageError(f"{folder} was written by another version of mlap", "overwrite", True)
+    try:
+        need(
+            content, {"model": dict, "input": dict, "rows_per_shard": int, "input_columns": int, "extra_columns": bool}
+        )
+        need(content, {"smiles": (str, type(None)), "complete": (dict, type(None))})
+        for what in ("model", "input"):
+            need(content[what], {"fingerprint": str}, what)
+        if content["complete"] is not None:
+            need(content["complete"], {"rows": int, "shards": int, "invalid": int}, "complete")
+        expect(content["input_columns"] >= 1, "input_columns", content["input_columns"])
+    except ValueError as error:
+        raise DataError(f"{folder / MANIFEST} is damaged: {error}", "overwrite", True) from error
+    return content
+
+
+def _is_complete(manifest: Mapping[str, Any], shards: Collection[Any]) -> bool:
+    """Whether all shards were made, and are still there."""
+    return manifest["complete"] is not None and manifest["complete"]["shards"] == len(shards)
+
+
+def _count(shard: Path, rows: int, last: bool) -> tuple[int, int]:
     """The rows of a shard, and how many of them are invalid."""
-    with shard.open(encoding="utf-8", newline="") as file:
-        rows = csv.reader(file)
-        next(rows)
-        errors = [bool(row[-1]) for row in rows]
-    return len(errors), sum(errors)
+    try:
+        with shard.open(encoding="utf-8", newline="") as file:
+            cells = csv.reader(file)
+            columns = len(next(cells))
+            lines = list(cells)
+        if (len(lines) != rows and not (last and len(lines) < rows)) or any(len(line) != columns for line in lines):
+            raise ValueError(f"it does not have {rows} whole rows")
+    except (ValueError, csv.Error, StopIteration) as error:
+        raise DataError(f"{shard} is damaged: {first_line(error)}; delete it, and it is made again") from error
+    return len(lines), sum(bool(line[-1]) for line in lines)

@@ -174,7 +174,10 @@ def train(
         trainer = _Trainer(recipe, graphs, torch.device(device), initial, compile, stage)
         trainer.weigh(sample_weight)
         if out is not None and last is not None:
-            trainer.restore(last)
+            try:
+                trainer.restore(last)
+            except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+                raise DataError(f"{out / files.LAST} is not of this run: {first_line(error)}") from error
             parallel.wait_for_all()
             if first:
                 trainer.save_readable(out)
@@ -290,14 +293,9 @@ class _Trainer:
         shuffle_seed, dropout_seed = _seeds(self.recipe.seed, epoch)
         order = np.random.RandomState(shuffle_seed).permutation(self.graphs.split("train"))
         torch.manual_seed(dropout_seed + parallel.rank())
-        train_loss = self._train_steps(order, epoch, on_step)
-        if not math.isfinite(train_loss):
-            raise MlapError(
-                f"the training loss became {train_loss} in epoch {epoch}; use a normalisation, or lower {{field}}, "
-                f"which is {self.recipe.lr:g}",
-                "lr",
-            )
+        self._check_finite("training loss", train_loss := self._train_steps(order, epoch, on_step))
         logits, labels = self._predict("valid")
+        self._check_finite("answer to a validation graph", float(logits.abs().max()))
         done = Epoch(
             epoch,
             self.recipe.lr_at(epoch),
@@ -311,6 +309,14 @@ class _Trainer:
         if candidates and (self.recipe.select == "last" or _first_best(candidates, self._better) == epoch):
             self.best_epoch = epoch
             self.best_weights = {key: value.cpu().clone() for key, value in self.predictor.state_dict().items()}
+
+    def _check_finite(self, what: str, value: float) -> None:
+        if not math.isfinite(value):
+            raise MlapError(
+                f"the {what} became {value} in epoch {self.epoch + 1}; use a normalisation, or lower {{field}}, "
+                f"which is {self.recipe.lr:g}",
+                "lr",
+            )
 
     def _better(self, score: float, than: float) -> bool:
         return score > than if self.objective.task.higher_is_better else score < than
@@ -436,12 +442,31 @@ class _Trainer:
         """Take up the state of a checkpoint."""
         self.history = [Epoch(**epoch) for epoch in checkpoint["history"]]
         self.network.load_state_dict(checkpoint["network"])
-        self.optimizer.load_state_dict(checkpoint["optimizer"])
+        _restore_optimizer(self.optimizer, checkpoint["optimizer"])
         self.best_epoch = checkpoint["best_epoch"]
         self.best_weights = checkpoint["best_weights"]
+        if self.candidates and {name: value.shape for name, value in self.best_weights.items()} != {
+            name: value.shape for name, value in self.network.state_dict().items()
+        }:
+            raise ValueError("the best weights are those of another network")
         self.steps_done = checkpoint.get("steps_done", 0)
         if self.predictor is not self.network:
             self.predictor.load_state_dict(checkpoint["averaged"])
+
+
+def _restore_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Take up what an optimizer knows of each weight; how it learns, the recipe says."""
+    learns = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+    optimizer.load_state_dict(state)
+    for group, own in zip(optimizer.param_groups, learns, strict=True):
+        for name in group.keys() - {"params"}:
+            del group[name]
+        group.update(own)
+    for parameter, known in optimizer.state.items():
+        shapes = {name: value.shape for name, value in known.items() if isinstance(value, Tensor)}
+        of_weight = getattr(parameter, "shape", None)  # what stands for no weight stays as it was
+        if shapes != {"step": torch.Size(), "exp_avg": of_weight, "exp_avg_sq": of_weight} or len(known) != 3:
+            raise ValueError("the optimizer is that of another network")
 
 
 @contextmanager

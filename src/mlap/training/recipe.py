@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlap.errors import UsageError, unknown
+from mlap.errors import UsageError, short, unknown
 from mlap.names import ARCHITECTURES, BACKBONES, METRICS, NORMS, POOLINGS, TASKS
 from mlap.nn.level_choice import LevelChoice
 from mlap.paper import PROTOCOLS
@@ -314,9 +314,9 @@ def checked(name: str, value: Any) -> Any:
     if name in _RANGES:
         low, high = _RANGES[name]
         if value < low:
-            raise UsageError(f"{{field}} must be at least {low}, got {value}", name)
+            raise UsageError(f"{{field}} must be at least {low}, got {short(value)}", name)
         if value > high or math.isnan(value):
-            raise UsageError(f"{{field}} must be at most {high}, got {value}", name)
+            raise UsageError(f"{{field}} must be at most {high}, got {short(value)}", name)
     if name == "levels":
         return str(LevelChoice.parse(value))
     return "+".join(map(str, parse_stages(value))) if name == "stages" else value
@@ -337,4 +337,4 @@ def _typed(name: str, value: Any) -> Any:
         except ValueError:
             pass
     article = {int: "a whole number", float: "a number", bool: "true or false", str: "a name"}[wanted]
-    raise UsageError(f"{{field}} must be {article}, got {value!r}", name)
+    raise UsageError(f"{{field}} must be {article}, got {short(value)}", name)

@@ -16,6 +16,7 @@ Reading executes no code from any of them.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import platform
 import zipfile
@@ -31,13 +32,14 @@ from torch import Tensor
 
 import mlap
 from mlap.arrays import checksum, checksum_of, read_arrays, write_arrays
-from mlap.errors import DataError, UsageError
+from mlap.errors import DataError, UsageError, short
 from mlap.files import first_line, read_json, write_text, write_whole
 from mlap.graphs import GraphSet, Task
 from mlap.graphs.descriptors import descriptor_names
 from mlap.graphs.molecules import are_molecules
 from mlap.nn import GraphNetwork, graph_network
 from mlap.provenance import source_id
+from mlap.training.contents import check_checkpoint, check_config, check_result, check_targets
 from mlap.training.descriptor_head import DescriptorHead
 from mlap.training.objective import Objective
 from mlap.training.recipe import Recipe
@@ -90,24 +92,37 @@ def read_network(path: Path, config: Mapping[str, Any]) -> tuple[GraphNetwork, O
     weights = path / MODEL
     if not weights.exists():
         raise DataError(f"{path} has no {MODEL} yet: no epoch is finished", "resume", True)
+    objective = read_objective(path, config)
+    arrays = read_arrays(weights)
     try:
         recipe = Recipe.of(config["recipe"])
-        objective = read_objective(config)
-        network = build_network(recipe, objective.task, config["features"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        # What a file says of sizes may not fit the memory, so the first network has shapes and no numbers.
+        with torch.device("meta"):
+            shapes = build_network(recipe, objective.task, config["features"]).state_dict()
+    except (ValueError, RuntimeError) as error:
         raise DataError(f"{path / CONFIG} is damaged: {first_line(error)}") from error
-    try:
-        network.load_state_dict({name: torch.tensor(array) for name, array in read_arrays(weights).items()})
-    except RuntimeError as error:
-        raise DataError(f"{weights} is damaged or does not fit {CONFIG}: {reason(error)}") from error
+    for name in sorted(shapes.keys() | arrays.keys()):
+        want, got = (tuple(found[name].shape) if name in found else None for found in (shapes, arrays))
+        if want != got:
+            raise DataError(f"{weights} is damaged or does not fit {CONFIG}: {name} is {got} there, {want} here")
+    network = build_network(recipe, objective.task, config["features"])
+    network.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
     network.settle()
     return network.eval(), objective
 
 
-def read_objective(config: Mapping[str, Any]) -> Objective:
-    """What the logits mean of the model that a configuration describes."""
-    task, targets = Task.from_dict(config["task"]), config["targets"]
-    return Objective(task, np.array(targets["mean"]), np.array(targets["std"])) if targets else Objective(task)
+def read_objective(path: Path, config: Mapping[str, Any]) -> Objective:
+    """What the logits mean of the model that the configuration of a directory describes."""
+    try:
+        task, targets = Task.from_dict(config["task"]), config["targets"]
+        if (task.kind == "regression") != (targets is not None):
+            raise ValueError(f"targets cannot be {short(targets)} for {task.kind}")
+        if targets is None:
+            return Objective(task)
+        check_targets(targets, task.num_outputs)
+    except ValueError as error:
+        raise DataError(f"{path / CONFIG} is damaged: {first_line(error)}") from error
+    return Objective(task, np.array(targets["mean"], np.float64), np.array(targets["std"], np.float64))
 
 
 def read_result(path: Path) -> Result | None:
@@ -116,8 +131,9 @@ def read_result(path: Path) -> Result | None:
         return None
     content = read_json(path / RESULT)
     try:
+        check_result(content, dataclasses.fields(Result))
         return Result(**content)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise DataError(f"{path / RESULT} is damaged: {first_line(error)}") from error
 
 
@@ -141,7 +157,13 @@ def read_config(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is not a run directory: it has no {CONFIG}", "model")
     config = read_json(path / CONFIG)
     if config.get("format") != FORMAT:
-        raise DataError(f"{path / CONFIG} has format {config.get('format')!r}; this version of mlap reads {FORMAT}")
+        raise DataError(
+            f"{path / CONFIG} has format {short(config.get('format'))}; this version of mlap reads {FORMAT}"
+        )
+    try:
+        check_config(config)
+    except ValueError as error:
+        raise DataError(f"{path / CONFIG} is damaged: {first_line(error)}") from error
     return config
 
 
@@ -299,16 +321,12 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             if (damaged := archive.testzip()) is not None:
                 raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
         content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        if isinstance(content, dict) and content.get("format") == FORMAT:
+            check_checkpoint(content, dataclasses.fields(Epoch))
+            return content
     except Exception as error:  # a damaged file can make the reader raise nearly anything
         raise DataError(
             f"{path} is damaged ({first_line(error)}); delete it to start the run over, or restore a copy"
         ) from error
-    if content.get("format") != FORMAT:
-        raise DataError(f"{path} has format {content.get('format')!r}; this version of mlap reads {FORMAT}")
-    return content
-
-
-def reason(error: BaseException) -> str:
-    """Why weights could not be loaded, in one line: torch says it in the lines after the first."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines[1:2] if lines and lines[0].endswith(":") and len(lines) > 1 else lines[:1])
+    found = short(content.get("format")) if isinstance(content, dict) else "unknown"
+    raise DataError(f"{path} has format {found}; this version of mlap reads {FORMAT}")
