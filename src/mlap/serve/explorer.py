@@ -66,6 +66,7 @@ class Explorer:
         confidence: float | None = None,
         limits: Limits | None = None,
     ) -> None:
+        model.check_confidence(confidence)  # now, not at the first question
         self.model = model
         self.no_data = no_data
         self.confidence = confidence
@@ -274,11 +275,6 @@ class Explorer:
 
     # ---- itself ------------------------------------------------------------------------------------------------------
 
-    @property
-    def explains(self) -> bool:
-        """Whether the model's predictions can be taken apart."""
-        return type(self.model).explain_graphs is not Model.explain_graphs
-
     def about(self) -> schemas.About:
         """What there is to know before asking."""
         task = self.model.task
@@ -294,7 +290,7 @@ class Explorer:
             outputs=outputs,
             data=str(self.model.config["data"]["name"]),
             molecules=self.model.reads_molecules,
-            explains=self.explains,
+            explains=self.model.explains,
             example=self._example(),
             colours=_stops(plotting.DIVERGING),
             attention_colours=_stops(plotting.SEQUENTIAL),
@@ -329,6 +325,7 @@ class Explorer:
             own=reference.own,
             done=reference.done,
             ready=reference.ready,
+            predicted=reference.predicted,
             problem=reference.problem or None,
             similarity=reference.compares_by,
             maps=maps if reference.num_maps and reference.ready else [],

@@ -1,13 +1,14 @@
 """What answers are compared with: the training set, its predictions, its nearest graphs and its maps.
 
-All of it is computed in a thread after the server has started, so that the first question need not wait for it.
+All of it is computed in a thread after the server has started, so that the first question need not wait for it: first
+what takes a moment (fingerprints and embeddings), then the predictions, where a forest may take minutes.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +24,14 @@ from mlap.serve.limits import POINTS
 from mlap.serve.maps import Plane, SlowMaps
 from mlap.serve.similarity import Cosine, Tanimoto
 
-#: the most graphs at a time, and the seconds that they may take: a question waits no longer than that for the model
-CHUNK, SECONDS = 256, 0.1
+#: the most graphs at a time, and the seconds that they should take: about so long a question waits for the model
+CHUNK, SECONDS = 256, 0.15
 #: graphs from which the planes of the maps are found, and which t-SNE draws from
 SAMPLE = 4000
 #: training graphs whose nearest neighbours say what is usual
 PROBED = 200
+#: predictions, in random order, from which percentiles are told: they are then right to about two per cent
+ENOUGH = 500
 #: a graph is called unlike if all but this part of the training graphs have a nearer neighbour
 UNUSUAL = 0.05
 
@@ -52,11 +55,12 @@ class Reference:
         own: whether it is the data set that the model was trained on.
         rows: `(m,)`, the graphs that are on the maps: all, or `POINTS` of them drawn at random, in random order.
         compared: which of these are compared with: the training part of the model's own data, or all.
-        done: how many of them are read.
+        done: how many of them are read: put on the maps, and ready to be found as neighbours.
         ready: whether all are.
+        predicted: how many of them are predicted, too.
         problem: why there is no more, in words.
         no_maps: why there are no maps, in words.
-        values: `(m, outputs)`, their predictions.
+        values: `(m, outputs)`, their predictions; NaN of those that are still to come.
     """
 
     def __init__(self, model: Model, graphs: GraphSet, lock: threading.Lock) -> None:
@@ -66,7 +70,7 @@ class Reference:
         parts = self.parts()
         trained = np.array([part == "train" for part in parts], bool)
         self.compared = trained if self.own and trained.any() else np.ones(len(self.rows), bool)
-        self.done = 0
+        self.done = self.predicted = 0
         self.ready = False
         self.problem = self.no_maps = ""
         self.values: NDArray[Any] = np.full((len(self.rows), model.task.num_outputs), np.nan)
@@ -100,26 +104,27 @@ class Reference:
 
     def _prepare(self) -> None:
         try:
-            size = 8
-            while self.done < len(self.rows) and not self._stopped:
-                began = time.monotonic()
-                self._read(slice(self.done, min(self.done + size, len(self.rows))))
-                took = time.monotonic() - began
-                size = min(2 * size, CHUNK) if took < SECONDS / 2 else max(1, size // 2) if took > SECONDS else size
-                time.sleep(0.001)  # a waiting question takes the lock
-            if self._stopped:
-                return
-            self._finish()
+            self._in_chunks(self._read)
+            self._find_usual()
+            self.ready = not self._stopped
+            self._in_chunks(self._predict)
         except Exception as error:  # a thread has nobody else to tell
             self.problem = first_line(error)
-        self.ready = not self.problem
+
+    def _in_chunks(self, work: Callable[[slice], None]) -> None:
+        """Do something with all rows, so many at a time as take about `SECONDS`."""
+        start, size = 0, 8
+        while start < len(self.rows) and not self._stopped:
+            began = time.monotonic()
+            end = min(start + size, len(self.rows))
+            work(slice(start, end))
+            fitting = size * SECONDS / max(time.monotonic() - began, 1e-3)
+            start, size = end, int(min(max(1, fitting), 2 * size, CHUNK))
+            time.sleep(0.001)  # a waiting question takes the lock
 
     def _read(self, part: slice) -> None:
         rows = self.rows[part]
-        graphs = self.graphs.subset(rows)
-        with self._lock:
-            self.values[part] = self.model.predict(graphs).values
-        final = None if self.no_maps else self._embed(part, graphs)
+        final = None if self.no_maps else self._embed(part, self.graphs.subset(rows))
         kept = self.compared[part]
         if isinstance(self._near, Tanimoto):
             self._near.add([self.graphs.ids[row] for row in rows[kept]])  # type: ignore[index]  # molecules have ids
@@ -128,6 +133,20 @@ class Reference:
                 self._near = Cosine()
             self._near.add(final[kept])
         self.done = part.stop
+
+    def _predict(self, part: slice) -> None:
+        graphs = self.graphs.subset(self.rows[part])
+        with self._lock:
+            self.values[part] = self.model.predict(graphs).values
+        self.predicted = part.stop
+        known = np.flatnonzero(self.compared[: part.stop])
+        if self.finished or len(known) >= max(ENOUGH, 2 * len(self._sorted)):
+            self._sorted = np.sort(self.values[known], axis=0)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all is known of all rows."""
+        return self.predicted == len(self.rows)
 
     def _embed(self, part: slice, graphs: GraphSet) -> NDArray[np.float32] | None:
         """Put a chunk on the maps; its final embeddings."""
@@ -154,9 +173,9 @@ class Reference:
                 self._places[number][part] = self._planes[number].places(embeddings)
         return np.asarray(found.final, np.float32)
 
-    def _finish(self) -> None:
-        self._sorted = np.sort(self.values[self.compared], axis=0)
-        if self._near is None:
+    def _find_usual(self) -> None:
+        """How similar the nearest training graph usually is."""
+        if self._near is None or self._stopped:
             return
         numbers = np.flatnonzero(self.compared)[:PROBED]
         nearest = []
@@ -187,8 +206,11 @@ class Reference:
         return None if self._near is None else self._near.kind
 
     def percentiles(self, values: Sequence[float]) -> list[float | None]:
-        """How many per cent of the compared predictions are lower than each of the given ones `(outputs,)`."""
-        if not self.ready:
+        """How many per cent of the compared predictions are lower than each of the given ones `(outputs,)`.
+
+        `None` before enough of them are known.
+        """
+        if not len(self._sorted):
             return [None] * len(values)
         below = [np.searchsorted(column, value) for column, value in zip(self._sorted.T, values, strict=True)]
         return [100 * float(count) / len(self._sorted) for count in below]

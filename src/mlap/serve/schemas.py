@@ -135,8 +135,9 @@ class State(BaseModel):
     compared: int = Field(description="graphs that answers are compared with")
     mapped: int
     own: bool = Field(description="whether it is the data that the model was trained on")
-    done: int
-    ready: bool
+    done: int = Field(description="graphs read so far, of those mapped")
+    ready: bool = Field(description="whether all are read, so that there are maps and neighbours")
+    predicted: int = Field(description="graphs predicted so far; percentiles are told when enough of them are")
     problem: str | None = None
     similarity: str | None = Field(default=None, description="what similarity measures")
     maps: list[str] = Field(default=[], description="the representations that can be mapped, by number")
@@ -180,7 +181,7 @@ class Map(BaseModel):
     computing: bool = Field(default=False, description="come again: the map is being computed")
     points: list[Annotated[list[float], Field(min_length=2, max_length=2)]] = []
     numbers: list[int] = Field(default=[], description="of the graphs, in the data set")
-    values: list[float | None] = Field(default=[], description="predictions for the chosen output")
+    values: list[float | None] = Field(default=[], description="predictions for the chosen output, if they are known")
     labels: list[float | None] = Field(default=[], description="true labels: 0 or 1, the class's number, or the value")
     parts: list[str | None] = []
     explained: float | None = Field(default=None, description="the share of the variance, of principal components")

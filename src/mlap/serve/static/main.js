@@ -51,23 +51,30 @@ function describe(about) {
   document.title = `${about.model} – mlap explorer`;
 }
 
-/** How far the data set is read, until it is. */
+/** How far the data set is read and predicted, until it is. */
 async function follow(about) {
   const line = page("footer");
   const say = (text) => line.replaceChildren("Runs on this machine. Nothing you enter leaves it or is kept. ", text);
-  while (about.reference && !about.reference.ready && !about.reference.problem) {
-    const { done, mapped, name } = about.reference;
-    say(`Reading ${name}: ${done.toLocaleString("en")} of ${count(mapped, "graph")} …`);
+  const tell = (name) => dispatchEvent(new Event(name));
+  const number = (value) => value.toLocaleString("en");
+  const once = new Set();
+  while (about.reference && !about.reference.problem) {
+    const { compared, done, graphs, mapped, name, own, predicted, ready } = about.reference;
+    if (!ready) say(`Reading ${name}: ${number(done)} of ${count(mapped, "graph")} …`);
+    else {
+      const whose = own ? ", which the model was trained on." : `, which has ${number(graphs)}.`;
+      const left = predicted < mapped ? ` Predicting them: ${number(predicted)} of ${number(mapped)} …` : "";
+      say(`Answers are compared with ${count(compared, "graph")} of ${name}${whose}${left}`);
+      if (!once.has("reference")) tell("reference");
+      once.add("reference");
+    }
+    if (predicted === mapped) return tell("predicted");
     await new Promise((wake) => setTimeout(wake, 700));
     Object.assign(about, await get("/api/model"));
   }
-  if (about.reference?.problem) say(`${about.reference.name} could not be read: ${about.reference.problem}`);
-  else if (about.reference) {
-    const { compared, graphs, name, own } = about.reference;
-    say(`Answers are compared with ${count(compared, "graph")} of ${name}` +
-      (own ? ", which the model was trained on." : `, which has ${graphs.toLocaleString("en")}.`));
-  } else say(`Answers are not compared with training data: ${about.no_reference ?? "there are none"}.`);
-  dispatchEvent(new Event("reference"));
+  if (about.reference) say(`${about.reference.name} could not be read: ${about.reference.problem}`);
+  else say(`Answers are not compared with training data: ${about.no_reference ?? "there are none"}.`);
+  tell("reference");
 }
 
 function keys(view) {

@@ -19,6 +19,7 @@ export class MapView {
     this.side = el("aside", { className: "picked", "aria-live": "polite" });
     this.listen();
     addEventListener("reference", () => this.build());
+    addEventListener("predicted", () => this.refresh());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.paint());
     new ResizeObserver(() => this.paint()).observe(this.canvas);
     this.build();
@@ -58,6 +59,16 @@ export class MapView {
     this.side.replaceChildren(el("p", { className: "soft" },
       "Click a point to see its graph and its neighbours. Draw around points to select them. " +
       "With the keyboard, arrow keys step through the points."));
+  }
+
+  /** Ask again for predictions that were not known, and leave the rest as it is. */
+  async refresh() {
+    if (!this.map?.values.includes(null)) return;
+    const { method, level, output, turn } = this;
+    const { values } = await get("/api/map", { method, level, output });
+    if (turn !== this.turn) return;
+    this.map.values = values;
+    this.paint();
   }
 
   async load() {
@@ -112,7 +123,8 @@ export class MapView {
       const scale = new Scale(this.colours, low, high);
       const name = this.about.outputs[this.output].name;
       const say = probability ? percent : short;
-      const legend = [[scale.colour(low), `${probability ? `P(${name})` : name} ${say(low)}`], [scale.colour(high), say(high)]];
+      const unknown = known.length < values.length ? [[grey, this.by === "values" ? "not predicted yet" : "no label"]] : [];
+      const legend = [[scale.colour(low), `${probability ? `P(${name})` : name} ${say(low)}`], [scale.colour(high), say(high)], ...unknown];
       return [(at) => (values[at] === null ? grey : scale.colour(values[at])), legend];
     }
     const kinds = [...new Set(values)].sort();
