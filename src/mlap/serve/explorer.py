@@ -242,7 +242,7 @@ class Explorer:
         reference = self.reference
         if reference is None:
             raise Problem(409, self.no_data or "there is no data set beside the model")
-        if reference.no_maps or reference.problem or not reference.ready:
+        if reference.no_maps or reference.problem or not reference.num_maps:
             raise Problem(409, reference.no_maps or reference.problem or "the data set is being read; come again")
         number = level or 0
         if number >= reference.num_maps:
@@ -325,10 +325,9 @@ class Explorer:
             own=reference.own,
             done=reference.done,
             ready=reference.ready,
-            predicted=reference.predicted,
             problem=reference.problem or None,
             similarity=reference.compares_by,
-            maps=maps if reference.num_maps and reference.ready else [],
+            maps=maps if reference.num_maps else [],
             no_maps=reference.no_maps or None,
         )
 

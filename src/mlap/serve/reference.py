@@ -1,7 +1,8 @@
 """What answers are compared with: the training set, its predictions, its nearest graphs and its maps.
 
 All of it is computed in a thread after the server has started, so that the first question need not wait for it: first
-what takes a moment (fingerprints and embeddings), then the predictions, where a forest may take minutes.
+the fingerprints, which take a moment, then embeddings and predictions, which may take minutes of a large set. Rows come
+in random order, so that maps and percentiles can be told from the first of them.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from mlap.files import first_line
 from mlap.graphs import GraphSet
 from mlap.graphs.molecules import are_molecules
 from mlap.models import Model
-from mlap.serve.limits import POINTS
+from mlap.serve.limits import POINTS, TSNE_POINTS
 from mlap.serve.maps import Plane, SlowMaps
 from mlap.serve.similarity import Cosine, Tanimoto
 
 #: the most graphs at a time, and the seconds that they should take: about so long a question waits for the model
-CHUNK, SECONDS = 256, 0.15
-#: graphs from which the planes of the maps are found, and which t-SNE draws from
-SAMPLE = 4000
+CHUNK, SECONDS = 256, 0.2
+#: graphs from which the planes of the maps are found, and which t-SNE shows
+SAMPLE = TSNE_POINTS
 #: training graphs whose nearest neighbours say what is usual
 PROBED = 200
-#: predictions, in random order, from which percentiles are told: they are then right to about two per cent
+#: predictions from which percentiles are told: they are then right to about two per cent
 ENOUGH = 500
 #: a graph is called unlike if all but this part of the training graphs have a nearer neighbour
 UNUSUAL = 0.05
@@ -55,9 +56,8 @@ class Reference:
         own: whether it is the data set that the model was trained on.
         rows: `(m,)`, the graphs that are on the maps: all, or `POINTS` of them drawn at random, in random order.
         compared: which of these are compared with: the training part of the model's own data, or all.
-        done: how many of them are read: put on the maps, and ready to be found as neighbours.
-        ready: whether all are.
-        predicted: how many of them are predicted, too.
+        ready: whether their neighbours can be told.
+        done: how many of them are predicted and, if there are maps, embedded.
         problem: why there is no more, in words.
         no_maps: why there are no maps, in words.
         values: `(m, outputs)`, their predictions; NaN of those that are still to come.
@@ -70,7 +70,7 @@ class Reference:
         parts = self.parts()
         trained = np.array([part == "train" for part in parts], bool)
         self.compared = trained if self.own and trained.any() else np.ones(len(self.rows), bool)
-        self.done = self.predicted = 0
+        self.done = 0
         self.ready = False
         self.problem = self.no_maps = ""
         self.values: NDArray[Any] = np.full((len(self.rows), model.task.num_outputs), np.nan)
@@ -104,10 +104,14 @@ class Reference:
 
     def _prepare(self) -> None:
         try:
+            if isinstance(self._near, Tanimoto):
+                self._in_chunks(self._remember)
+                self._find_usual()
+                self.ready = not self._stopped
             self._in_chunks(self._read)
-            self._find_usual()
-            self.ready = not self._stopped
-            self._in_chunks(self._predict)
+            if not self.ready and not self._stopped:
+                self._find_usual()
+                self.ready = True
         except Exception as error:  # a thread has nobody else to tell
             self.problem = first_line(error)
 
@@ -122,31 +126,31 @@ class Reference:
             start, size = end, int(min(max(1, fitting), 2 * size, CHUNK))
             time.sleep(0.001)  # a waiting question takes the lock
 
+    def _remember(self, part: slice) -> None:
+        """Take the fingerprints of some rows."""
+        assert isinstance(self._near, Tanimoto)
+        assert self.graphs.ids is not None
+        self._near.add([self.graphs.ids[row] for row in self.rows[part][self.compared[part]]])
+
     def _read(self, part: slice) -> None:
-        rows = self.rows[part]
-        final = None if self.no_maps else self._embed(part, self.graphs.subset(rows))
-        kept = self.compared[part]
-        if isinstance(self._near, Tanimoto):
-            self._near.add([self.graphs.ids[row] for row in rows[kept]])  # type: ignore[index]  # molecules have ids
-        elif final is not None:
+        """Embed and predict some rows: as one set, of which the model computes descriptors once."""
+        graphs = self.graphs.subset(self.rows[part])
+        final = None if self.no_maps else self._embed(part, graphs)
+        if final is not None and not isinstance(self._near, Tanimoto):
             if self._near is None:
                 self._near = Cosine()
-            self._near.add(final[kept])
-        self.done = part.stop
-
-    def _predict(self, part: slice) -> None:
-        graphs = self.graphs.subset(self.rows[part])
+            self._near.add(final[self.compared[part]])
         with self._lock:
             self.values[part] = self.model.predict(graphs).values
-        self.predicted = part.stop
+        self.done = part.stop
         known = np.flatnonzero(self.compared[: part.stop])
-        if self.finished or len(known) >= max(ENOUGH, 2 * len(self._sorted)):
+        if part.stop == len(self.rows) or len(known) >= max(ENOUGH, 2 * len(self._sorted)):
             self._sorted = np.sort(self.values[known], axis=0)
 
     @property
     def finished(self) -> bool:
         """Whether all is known of all rows."""
-        return self.predicted == len(self.rows)
+        return self.ready and self.done == len(self.rows)
 
     def _embed(self, part: slice, graphs: GraphSet) -> NDArray[np.float32] | None:
         """Put a chunk on the maps; its final embeddings."""
@@ -238,15 +242,18 @@ class Reference:
 
     @property
     def num_maps(self) -> int:
-        """How many maps there are: the final one, and one for each level."""
-        return len(self._places)
+        """How many maps there are to show: the final one, and one for each level; none before enough rows are read."""
+        return len(self._planes)
 
     def explained(self, number: int) -> float:
         """The share of the variance that a map by principal components shows."""
         return self._planes[number].explained
 
     def places(self, number: int, method: str) -> NDArray[np.float32] | None:
-        """The places of the rows, or of the first of them, on a map (0 is the final one); `None` while computed."""
+        """The places of the rows read so far, or of the first of them, on a map (0 is the final one).
+
+        `None` while they are computed.
+        """
         if method == "tsne":
             return self._slow.get(number, self._sample[number])
-        return self._places[number]
+        return self._places[number][: self.done]

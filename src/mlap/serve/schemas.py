@@ -135,12 +135,11 @@ class State(BaseModel):
     compared: int = Field(description="graphs that answers are compared with")
     mapped: int
     own: bool = Field(description="whether it is the data that the model was trained on")
-    done: int = Field(description="graphs read so far, of those mapped")
-    ready: bool = Field(description="whether all are read, so that there are maps and neighbours")
-    predicted: int = Field(description="graphs predicted so far; percentiles are told when enough of them are")
+    done: int = Field(description="graphs embedded and predicted so far, of those to be mapped")
+    ready: bool = Field(description="whether neighbours can be told")
     problem: str | None = None
     similarity: str | None = Field(default=None, description="what similarity measures")
-    maps: list[str] = Field(default=[], description="the representations that can be mapped, by number")
+    maps: list[str] = Field(default=[], description="the representations that can be mapped so far, by number")
     no_maps: str | None = None
 
 

@@ -47,34 +47,28 @@ function describe(about) {
   const kinds = { binary: "yes or no", multiclass: "one class of several", regression: "a value" };
   const what = about.outputs.length === 1 ? about.outputs[0].name : `${about.outputs.length} outputs`;
   const parts = [`${what}, ${kinds[about.task]}`, `trained on ${about.data}`];
-  page("about").replaceChildren(el("strong", {}, about.model), ` · a ${about.kind} · ${parts.join(" · ")}`);
+  page("about").replaceChildren(el("strong", {}, about.model), ` · ${about.kind} · ${parts.join(" · ")}`);
   document.title = `${about.model} – mlap explorer`;
 }
 
-/** How far the data set is read and predicted, until it is. */
+/** How far the data set is read, until it is; other views hear of it. */
 async function follow(about) {
   const line = page("footer");
   const say = (text) => line.replaceChildren("Runs on this machine. Nothing you enter leaves it or is kept. ", text);
-  const tell = (name) => dispatchEvent(new Event(name));
   const number = (value) => value.toLocaleString("en");
-  const once = new Set();
   while (about.reference && !about.reference.problem) {
-    const { compared, done, graphs, mapped, name, own, predicted, ready } = about.reference;
-    if (!ready) say(`Reading ${name}: ${number(done)} of ${count(mapped, "graph")} …`);
-    else {
-      const whose = own ? ", which the model was trained on." : `, which has ${number(graphs)}.`;
-      const left = predicted < mapped ? ` Predicting them: ${number(predicted)} of ${number(mapped)} …` : "";
-      say(`Answers are compared with ${count(compared, "graph")} of ${name}${whose}${left}`);
-      if (!once.has("reference")) tell("reference");
-      once.add("reference");
-    }
-    if (predicted === mapped) return tell("predicted");
+    const { compared, done, graphs, mapped, name, own, ready } = about.reference;
+    const whose = own ? ", which the model was trained on." : `, which has ${number(graphs)}.`;
+    const what = ready ? `Answers are compared with ${count(compared, "graph")} of ${name}${whose} ` : "";
+    say(`${what}${done < mapped ? `Reading ${name}: ${number(done)} of ${count(mapped, "graph")} …` : ""}`);
+    dispatchEvent(new Event("reference"));
+    if (done === mapped && ready) return;
     await new Promise((wake) => setTimeout(wake, 700));
     Object.assign(about, await get("/api/model"));
   }
   if (about.reference) say(`${about.reference.name} could not be read: ${about.reference.problem}`);
   else say(`Answers are not compared with training data: ${about.no_reference ?? "there are none"}.`);
-  tell("reference");
+  dispatchEvent(new Event("reference"));
 }
 
 function keys(view) {
