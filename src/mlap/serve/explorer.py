@@ -17,7 +17,7 @@ from mlap.analysis.sketch import symbols_of
 from mlap.errors import UsageError
 from mlap.graphs import GraphSet
 from mlap.graphs.inputs import Inputs
-from mlap.models import Model, Predictions
+from mlap.models import Ensemble, Model, Predictions
 from mlap.models.explanation import Explanation
 from mlap.serve import schemas
 from mlap.serve.drawing import svg_of
@@ -291,6 +291,8 @@ class Explorer:
             data=str(self.model.config["data"]["name"]),
             molecules=self.model.reads_molecules,
             explains=self.model.explains,
+            calibrated=self.model.calibrated is not None,
+            members=[member.name for member in self.model.members] if isinstance(self.model, Ensemble) else [],
             example=self._example(),
             colours=_stops(plotting.DIVERGING),
             attention_colours=_stops(plotting.SEQUENTIAL),

@@ -166,6 +166,8 @@ class About(BaseModel):
     data: str = Field(description="what the model was trained on")
     molecules: bool = Field(description="whether SMILES are read")
     explains: bool
+    calibrated: bool
+    members: list[str] = Field(default=[], description="of an ensemble")
     example: list[str]
     colours: list[str] = Field(description="of shares, from the most negative to the most positive, evenly spaced")
     attention_colours: list[str]
