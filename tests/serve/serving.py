@@ -26,7 +26,7 @@ class Served:
 
 @contextmanager
 def serving(model: Model, graphs: GraphSet | None, *, wait: bool = True, **options: Any) -> Iterator[Served]:
-    """A server on a free port, in a thread; `wait` until the data set is read."""
+    """A server on a free port, in a thread; `wait` until the data set is read and predicted."""
     import uvicorn
 
     from mlap.serve.app import create_app
@@ -39,7 +39,7 @@ def serving(model: Model, graphs: GraphSet | None, *, wait: bool = True, **optio
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
-        while not server.started or (wait and graphs is not None and not explorer.reference.ready):  # type: ignore[union-attr]
+        while not server.started or (wait and graphs is not None and not explorer.reference.finished):  # type: ignore[union-attr]
             assert thread.is_alive()
             assert explorer.reference is None or not explorer.reference.problem
             threading.Event().wait(0.02)

@@ -125,6 +125,12 @@ def test_data_that_are_not_there_are_one_line(molecules: Model, failing: Callabl
     assert "no-such.csv" in failing(str(molecules.path), "--data", "no-such.csv")
 
 
+def test_a_confidence_needs_a_calibrated_model(molecules: Model, failing: Callable[..., str]) -> None:
+    line = failing(str(molecules.path), "--confidence", "0.9")
+    assert "--confidence" in line
+    assert "calibrate" in line
+
+
 @pytest.mark.slow
 def test_hundreds_ask_at_once(molecules: Model) -> None:
     """Every answer is right or says when to come again, and memory does not grow with the number of questions."""

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mlap.cli.common import DataRoot, Device, ModelPath, Quiet, Threads, load_model, note, use_threads
-from mlap.errors import MlapError
+from mlap.errors import MlapError, UsageError
 from mlap.progress import steps_bar
 
 if TYPE_CHECKING:
     from mlap.graphs import GraphSet
+    from mlap.graphs.progress import Progress
     from mlap.models import Model
 
 CONFIDENCE = 0.9
@@ -57,7 +58,7 @@ def serve(
     graphs, no_data = _data(loaded, data, data_root, quiet)
     if no_data:
         note(f"note: answers are not compared with training data: {no_data}", quiet)
-    if confidence is None and (model / "calibration.json").is_file():
+    if confidence is None and loaded.calibrated is not None:
         confidence = CONFIDENCE
     explorer.serve(
         loaded,
@@ -76,11 +77,22 @@ def _data(model: Model, data: str | None, root: Path | None, quiet: bool) -> tup
     """The data set beside a model, or why there is none: only one that was asked for has to be there."""
     with steps_bar(quiet) as progress:
         if data is not None:
-            return model.labelled(data, root=root, progress=progress), ""
+            return _other(model, data, root, progress, quiet), ""
         try:
             return model.data(root=root, progress=progress), ""
         except (MlapError, OSError) as error:
             return None, str(error)
+
+
+def _other(model: Model, data: str, root: Path | None, progress: Progress | None, quiet: bool) -> GraphSet:
+    """Data that the user names: with labels, if they have those that the model predicts."""
+    try:
+        return model.labelled(data, root=root, progress=progress)
+    except UsageError as error:
+        if error.field != "targets":
+            raise
+        note(f"note: {data} is shown without labels: {error}", quiet)
+        return model.inputs(data, root=root, progress=progress).graphs
 
 
 def _say(address: str, api_only: bool, quiet: bool) -> None:

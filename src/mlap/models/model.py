@@ -202,13 +202,13 @@ class Model:
                 truth in at least that share of graphs like those that the model was calibrated on.
             progress: called with (what, done, total) while rows are read.
         """
-        self._check_confidence(confidence)
+        self.check_confidence(confidence)
         inputs = self.inputs(x, smiles=smiles, root=root, progress=progress)
         return self.predict_inputs(inputs, confidence)
 
     def predict_inputs(self, inputs: Inputs, confidence: float | None = None) -> Predictions:
         """Predict what has been read by `inputs`."""
-        calibrated = self._check_confidence(confidence)
+        calibrated = self.check_confidence(confidence)
 
         def rows(found: Any) -> Any:
             """An array of one row for each row of the input."""
@@ -272,7 +272,7 @@ class Model:
             root: where data sets are kept.
             confidence: of a calibrated model: also measure how often sets or intervals of that confidence hold.
         """
-        calibrated = self._check_confidence(confidence)
+        calibrated = self.check_confidence(confidence)
         graphs, indices, part = self._labelled_part(x, part or ("test" if x is None else "all"), root)
         assert graphs.y is not None
         logits, y = self.logits(graphs, indices), graphs.y[indices]
@@ -366,8 +366,8 @@ class Model:
         final[inputs.kept], levels[inputs.kept] = found
         return Embeddings(final, levels, inputs)
 
-    def _check_confidence(self, confidence: float | None) -> Calibrated | None:
-        """What sets and intervals are made by, if they are asked for."""
+    def check_confidence(self, confidence: float | None) -> Calibrated | None:
+        """What sets and intervals are made by, if they are asked for; a model that can make none is told so."""
         if confidence is None:
             return None
         if self.calibrated is None:

@@ -17,7 +17,7 @@ from mlap.analysis.sketch import symbols_of
 from mlap.errors import UsageError
 from mlap.graphs import GraphSet
 from mlap.graphs.inputs import Inputs
-from mlap.models import Model, Predictions
+from mlap.models import Ensemble, Model, Predictions
 from mlap.models.explanation import Explanation
 from mlap.serve import schemas
 from mlap.serve.drawing import svg_of
@@ -66,6 +66,7 @@ class Explorer:
         confidence: float | None = None,
         limits: Limits | None = None,
     ) -> None:
+        model.check_confidence(confidence)  # now, not at the first question
         self.model = model
         self.no_data = no_data
         self.confidence = confidence
@@ -241,7 +242,7 @@ class Explorer:
         reference = self.reference
         if reference is None:
             raise Problem(409, self.no_data or "there is no data set beside the model")
-        if reference.no_maps or reference.problem or not reference.ready:
+        if reference.no_maps or reference.problem or not reference.num_maps:
             raise Problem(409, reference.no_maps or reference.problem or "the data set is being read; come again")
         number = level or 0
         if number >= reference.num_maps:
@@ -274,11 +275,6 @@ class Explorer:
 
     # ---- itself ------------------------------------------------------------------------------------------------------
 
-    @property
-    def explains(self) -> bool:
-        """Whether the model's predictions can be taken apart."""
-        return type(self.model).explain_graphs is not Model.explain_graphs
-
     def about(self) -> schemas.About:
         """What there is to know before asking."""
         task = self.model.task
@@ -294,7 +290,9 @@ class Explorer:
             outputs=outputs,
             data=str(self.model.config["data"]["name"]),
             molecules=self.model.reads_molecules,
-            explains=self.explains,
+            explains=self.model.explains,
+            calibrated=self.model.calibrated is not None,
+            members=[member.name for member in self.model.members] if isinstance(self.model, Ensemble) else [],
             example=self._example(),
             colours=_stops(plotting.DIVERGING),
             attention_colours=_stops(plotting.SEQUENTIAL),
@@ -331,7 +329,7 @@ class Explorer:
             ready=reference.ready,
             problem=reference.problem or None,
             similarity=reference.compares_by,
-            maps=maps if reference.num_maps and reference.ready else [],
+            maps=maps if reference.num_maps else [],
             no_maps=reference.no_maps or None,
         )
 

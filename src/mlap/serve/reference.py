@@ -1,13 +1,15 @@
 """What answers are compared with: the training set, its predictions, its nearest graphs and its maps.
 
-All of it is computed in a thread after the server has started, so that the first question need not wait for it.
+All of it is computed in a thread after the server has started, so that the first question need not wait for it: first
+the fingerprints, which take a moment, then embeddings and predictions, which may take minutes of a large set. Rows come
+in random order, so that maps and percentiles can be told from the first of them.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,16 +21,18 @@ from mlap.files import first_line
 from mlap.graphs import GraphSet
 from mlap.graphs.molecules import are_molecules
 from mlap.models import Model
-from mlap.serve.limits import POINTS
+from mlap.serve.limits import POINTS, TSNE_POINTS
 from mlap.serve.maps import Plane, SlowMaps
 from mlap.serve.similarity import Cosine, Tanimoto
 
-#: the most graphs at a time, and the seconds that they may take: a question waits no longer than that for the model
-CHUNK, SECONDS = 256, 0.1
-#: graphs from which the planes of the maps are found, and which t-SNE draws from
-SAMPLE = 4000
+#: the most graphs at a time, and the seconds that they should take: about so long a question waits for the model
+CHUNK, SECONDS = 256, 0.2
+#: graphs from which the planes of the maps are found, and which t-SNE shows
+SAMPLE = TSNE_POINTS
 #: training graphs whose nearest neighbours say what is usual
 PROBED = 200
+#: predictions from which percentiles are told: they are then right to about two per cent
+ENOUGH = 500
 #: a graph is called unlike if all but this part of the training graphs have a nearer neighbour
 UNUSUAL = 0.05
 
@@ -52,11 +56,11 @@ class Reference:
         own: whether it is the data set that the model was trained on.
         rows: `(m,)`, the graphs that are on the maps: all, or `POINTS` of them drawn at random, in random order.
         compared: which of these are compared with: the training part of the model's own data, or all.
-        done: how many of them are read.
-        ready: whether all are.
+        ready: whether their neighbours can be told.
+        done: how many of them are predicted and, if there are maps, embedded.
         problem: why there is no more, in words.
         no_maps: why there are no maps, in words.
-        values: `(m, outputs)`, their predictions.
+        values: `(m, outputs)`, their predictions; NaN of those that are still to come.
     """
 
     def __init__(self, model: Model, graphs: GraphSet, lock: threading.Lock) -> None:
@@ -100,34 +104,53 @@ class Reference:
 
     def _prepare(self) -> None:
         try:
-            size = 8
-            while self.done < len(self.rows) and not self._stopped:
-                began = time.monotonic()
-                self._read(slice(self.done, min(self.done + size, len(self.rows))))
-                took = time.monotonic() - began
-                size = min(2 * size, CHUNK) if took < SECONDS / 2 else max(1, size // 2) if took > SECONDS else size
-                time.sleep(0.001)  # a waiting question takes the lock
-            if self._stopped:
-                return
-            self._finish()
+            if isinstance(self._near, Tanimoto):
+                self._in_chunks(self._remember)
+                self._find_usual()
+                self.ready = not self._stopped
+            self._in_chunks(self._read)
+            if not self.ready and not self._stopped:
+                self._find_usual()
+                self.ready = True
         except Exception as error:  # a thread has nobody else to tell
             self.problem = first_line(error)
-        self.ready = not self.problem
+
+    def _in_chunks(self, work: Callable[[slice], None]) -> None:
+        """Do something with all rows, so many at a time as take about `SECONDS`."""
+        start, size = 0, 8
+        while start < len(self.rows) and not self._stopped:
+            began = time.monotonic()
+            end = min(start + size, len(self.rows))
+            work(slice(start, end))
+            fitting = size * SECONDS / max(time.monotonic() - began, 1e-3)
+            start, size = end, int(min(max(1, fitting), 2 * size, CHUNK))
+            time.sleep(0.001)  # a waiting question takes the lock
+
+    def _remember(self, part: slice) -> None:
+        """Take the fingerprints of some rows."""
+        assert isinstance(self._near, Tanimoto)
+        assert self.graphs.ids is not None
+        self._near.add([self.graphs.ids[row] for row in self.rows[part][self.compared[part]]])
 
     def _read(self, part: slice) -> None:
-        rows = self.rows[part]
-        graphs = self.graphs.subset(rows)
-        with self._lock:
-            self.values[part] = self.model.predict(graphs).values
+        """Embed and predict some rows: as one set, of which the model computes descriptors once."""
+        graphs = self.graphs.subset(self.rows[part])
         final = None if self.no_maps else self._embed(part, graphs)
-        kept = self.compared[part]
-        if isinstance(self._near, Tanimoto):
-            self._near.add([self.graphs.ids[row] for row in rows[kept]])  # type: ignore[index]  # molecules have ids
-        elif final is not None:
+        if final is not None and not isinstance(self._near, Tanimoto):
             if self._near is None:
                 self._near = Cosine()
-            self._near.add(final[kept])
+            self._near.add(final[self.compared[part]])
+        with self._lock:
+            self.values[part] = self.model.predict(graphs).values
         self.done = part.stop
+        known = np.flatnonzero(self.compared[: part.stop])
+        if part.stop == len(self.rows) or len(known) >= max(ENOUGH, 2 * len(self._sorted)):
+            self._sorted = np.sort(self.values[known], axis=0)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all is known of all rows."""
+        return self.ready and self.done == len(self.rows)
 
     def _embed(self, part: slice, graphs: GraphSet) -> NDArray[np.float32] | None:
         """Put a chunk on the maps; its final embeddings."""
@@ -154,9 +177,9 @@ class Reference:
                 self._places[number][part] = self._planes[number].places(embeddings)
         return np.asarray(found.final, np.float32)
 
-    def _finish(self) -> None:
-        self._sorted = np.sort(self.values[self.compared], axis=0)
-        if self._near is None:
+    def _find_usual(self) -> None:
+        """How similar the nearest training graph usually is."""
+        if self._near is None or self._stopped:
             return
         numbers = np.flatnonzero(self.compared)[:PROBED]
         nearest = []
@@ -187,8 +210,11 @@ class Reference:
         return None if self._near is None else self._near.kind
 
     def percentiles(self, values: Sequence[float]) -> list[float | None]:
-        """How many per cent of the compared predictions are lower than each of the given ones `(outputs,)`."""
-        if not self.ready:
+        """How many per cent of the compared predictions are lower than each of the given ones `(outputs,)`.
+
+        `None` before enough of them are known.
+        """
+        if not len(self._sorted):
             return [None] * len(values)
         below = [np.searchsorted(column, value) for column, value in zip(self._sorted.T, values, strict=True)]
         return [100 * float(count) / len(self._sorted) for count in below]
@@ -216,15 +242,18 @@ class Reference:
 
     @property
     def num_maps(self) -> int:
-        """How many maps there are: the final one, and one for each level."""
-        return len(self._places)
+        """How many maps there are to show: the final one, and one for each level; none before enough rows are read."""
+        return len(self._planes)
 
     def explained(self, number: int) -> float:
         """The share of the variance that a map by principal components shows."""
         return self._planes[number].explained
 
     def places(self, number: int, method: str) -> NDArray[np.float32] | None:
-        """The places of the rows, or of the first of them, on a map (0 is the final one); `None` while computed."""
+        """The places of the rows read so far, or of the first of them, on a map (0 is the final one).
+
+        `None` while they are computed.
+        """
         if method == "tsne":
             return self._slow.get(number, self._sample[number])
-        return self._places[number]
+        return self._places[number][: self.done]

@@ -135,11 +135,11 @@ class State(BaseModel):
     compared: int = Field(description="graphs that answers are compared with")
     mapped: int
     own: bool = Field(description="whether it is the data that the model was trained on")
-    done: int
-    ready: bool
+    done: int = Field(description="graphs embedded and predicted so far, of those to be mapped")
+    ready: bool = Field(description="whether neighbours can be told")
     problem: str | None = None
     similarity: str | None = Field(default=None, description="what similarity measures")
-    maps: list[str] = Field(default=[], description="the representations that can be mapped, by number")
+    maps: list[str] = Field(default=[], description="the representations that can be mapped so far, by number")
     no_maps: str | None = None
 
 
@@ -166,6 +166,8 @@ class About(BaseModel):
     data: str = Field(description="what the model was trained on")
     molecules: bool = Field(description="whether SMILES are read")
     explains: bool
+    calibrated: bool
+    members: list[str] = Field(default=[], description="of an ensemble")
     example: list[str]
     colours: list[str] = Field(description="of shares, from the most negative to the most positive, evenly spaced")
     attention_colours: list[str]
@@ -180,7 +182,7 @@ class Map(BaseModel):
     computing: bool = Field(default=False, description="come again: the map is being computed")
     points: list[Annotated[list[float], Field(min_length=2, max_length=2)]] = []
     numbers: list[int] = Field(default=[], description="of the graphs, in the data set")
-    values: list[float | None] = Field(default=[], description="predictions for the chosen output")
+    values: list[float | None] = Field(default=[], description="predictions for the chosen output, if they are known")
     labels: list[float | None] = Field(default=[], description="true labels: 0 or 1, the class's number, or the value")
     parts: list[str | None] = []
     explained: float | None = Field(default=None, description="the share of the variance, of principal components")

@@ -4,7 +4,7 @@ import { Scale } from "./colours.js";
 import { el, labelled, select } from "./dom.js";
 import { Panel } from "./panel.js";
 import { steps } from "./waterfall.js";
-import { clipped, signed } from "./words.js";
+import { clipped, digitsFor, percent, signed } from "./words.js";
 
 /** What is shown of an explanation: one logit, or the difference of two; shares, or the attention where there are none. */
 export function terms(inside, minus) {
@@ -118,12 +118,21 @@ export class Inside {
     const sums = this.found.flatMap((found) => steps(found, this.names).map((step) => step.to));
     const ends = [Math.min(0, ...sums), Math.max(0, ...sums)];
     this.drawn = explanations.map((inside, at) =>
-      new Panel(inside, this.found[at], this.names, this.scale, ends, (stop) => this.go(stop)));
+      new Panel(inside, this.found[at], this.names, this.scale, ends, this.means(inside), (stop) => this.go(stop)));
     this.panels.replaceChildren(...this.drawn.map((panel) => panel.root));
     this.panels.classList.toggle("two", this.drawn.length > 1);
     this.note.textContent = first.reason ? `Note: ${first.reason}.` : "";
     this.showLegend(first.explained, exact);
     this.colour();
+  }
+
+  /** What the logit of a graph says as a prediction; nothing of differences and of classes, which depend on others. */
+  means(inside) {
+    const { task, calibrated } = this.about;
+    const answer = [this.answer, ...this.others].find((one) => one.input === inside.input);
+    if (task !== "binary" || this.minus !== null || !answer) return "";
+    const { output, name } = inside.explained[0];
+    return `The logit says P(${name}) = ${percent(answer.outputs[output].value)}${calibrated ? " after calibration" : ""}.`;
   }
 
   /** One scale for everything that can be shown: each level and their sum, of all graphs. */
@@ -148,8 +157,8 @@ export class Inside {
     strip.style.background = `linear-gradient(to right, ${this.scale.stops().join(", ")})`;
     const { lowest, highest } = this.scale;
     this.legend.replaceChildren(
-      el("span", {}, el("strong", { className: "number" }, exact ? signed(lowest) : "0"), ` ${no}`), strip,
-      el("span", {}, `${yes} `, el("strong", { className: "number" }, exact ? signed(highest) : highest.toFixed(2))));
+      el("span", {}, el("strong", { className: "number" }, exact ? signed(lowest, digitsFor(highest)) : "0"), ` ${no}`), strip,
+      el("span", {}, `${yes} `, el("strong", { className: "number" }, exact ? signed(highest, digitsFor(highest)) : highest.toFixed(2))));
   }
 
   /** What blue and orange mean, in words. */

@@ -46,27 +46,31 @@ class Page {
 function describe(about) {
   const kinds = { binary: "yes or no", multiclass: "one class of several", regression: "a value" };
   const what = about.outputs.length === 1 ? about.outputs[0].name : `${about.outputs.length} outputs`;
-  const parts = [`${what}, ${kinds[about.task]}`, `trained on ${about.data}`];
-  page("about").replaceChildren(el("strong", {}, about.model), ` · a ${about.kind} · ${parts.join(" · ")}`);
+  const alike = new Map();
+  for (const name of about.members) alike.set(name, (alike.get(name) ?? 0) + 1);
+  const members = [...alike].map(([name, times]) => (times > 1 ? `${times} × ${name}` : name)).join(", ");
+  const parts = [about.kind + (members && ` of ${members}`), `${what}, ${kinds[about.task]}`, `trained on ${about.data}`];
+  page("about").replaceChildren(el("strong", {}, about.model), ` · ${parts.join(" · ")}`);
   document.title = `${about.model} – mlap explorer`;
 }
 
-/** How far the data set is read, until it is. */
+/** How far the data set is read, until it is; other views hear of it. */
 async function follow(about) {
   const line = page("footer");
   const say = (text) => line.replaceChildren("Runs on this machine. Nothing you enter leaves it or is kept. ", text);
-  while (about.reference && !about.reference.ready && !about.reference.problem) {
-    const { done, mapped, name } = about.reference;
-    say(`Reading ${name}: ${done.toLocaleString("en")} of ${count(mapped, "graph")} …`);
+  const number = (value) => value.toLocaleString("en");
+  while (about.reference && !about.reference.problem) {
+    const { compared, done, graphs, mapped, name, own, ready } = about.reference;
+    const whose = own ? ", which the model was trained on." : `, which has ${number(graphs)}.`;
+    const what = ready ? `Answers are compared with ${count(compared, "graph")} of ${name}${whose} ` : "";
+    say(`${what}${done < mapped ? `Reading ${name}: ${number(done)} of ${count(mapped, "graph")} …` : ""}`);
+    dispatchEvent(new Event("reference"));
+    if (done === mapped && ready) return;
     await new Promise((wake) => setTimeout(wake, 700));
     Object.assign(about, await get("/api/model"));
   }
-  if (about.reference?.problem) say(`${about.reference.name} could not be read: ${about.reference.problem}`);
-  else if (about.reference) {
-    const { compared, graphs, name, own } = about.reference;
-    say(`Answers are compared with ${count(compared, "graph")} of ${name}` +
-      (own ? ", which the model was trained on." : `, which has ${graphs.toLocaleString("en")}.`));
-  } else say(`Answers are not compared with training data: ${about.no_reference ?? "there are none"}.`);
+  if (about.reference) say(`${about.reference.name} could not be read: ${about.reference.problem}`);
+  else say(`Answers are not compared with training data: ${about.no_reference ?? "there are none"}.`);
   dispatchEvent(new Event("reference"));
 }
 

@@ -18,10 +18,17 @@ export class MapView {
     this.key = el("div", { className: "key" });
     this.side = el("aside", { className: "picked", "aria-live": "polite" });
     this.listen();
-    addEventListener("reference", () => this.build());
+    addEventListener("reference", () => this.hear());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.paint());
     new ResizeObserver(() => this.paint()).observe(this.canvas);
     this.build();
+  }
+
+  /** More of the data set is read: the first map appears, and in the end it is whole. */
+  hear() {
+    const { done, mapped } = this.about.reference ?? {};
+    if (!this.built) this.build();
+    else if (done === mapped && this.partial) this.load();
   }
 
   /** The controls, once it is known what there is to map. */
@@ -31,7 +38,8 @@ export class MapView {
     this.root.replaceChildren(card);
     const why = !reference ? no_reference ?? "there is no data set" : reference.no_maps ?? reference.problem;
     if (why) return card.append(el("p", { className: "soft" }, `There is no map: ${why}.`));
-    if (!reference.ready) return card.append(el("p", { className: "soft" }, "The data set is still being read …"));
+    if (!reference.maps.length) return card.append(el("p", { className: "soft" }, "The data set is still being read …"));
+    this.built = true;
     this.colours = colours;
     const by = [["labels", "true label"], ["values", "prediction"], ["parts", "part of the split"]];
     const controls = [
@@ -74,10 +82,12 @@ export class MapView {
       this.map = map;
       this.chosen = new Set();
       this.bounds();
-      const of = this.about.reference.graphs;
+      const { graphs: of, done, mapped } = this.about.reference;
       const thinned = map.points.length < of ? ` of ${of.toLocaleString("en")}, drawn at random` : "";
+      this.partial = method === "pca" && map.points.length < mapped; // t-SNE shows a fixed part
+      const more = this.partial && done < mapped ? "; more are being read" : "";
       const shown = map.explained === null ? "" : `; the plane shows ${percent(map.explained)} of the variance`;
-      this.error.textContent = `${count(map.points.length, "graph")}${thinned}${shown}.`;
+      this.error.textContent = `${count(map.points.length, "graph")}${thinned}${more}${shown}.`;
       this.paint();
     } catch (error) {
       if (turn === this.turn) this.error.textContent = error.message;
@@ -112,7 +122,8 @@ export class MapView {
       const scale = new Scale(this.colours, low, high);
       const name = this.about.outputs[this.output].name;
       const say = probability ? percent : short;
-      const legend = [[scale.colour(low), `${probability ? `P(${name})` : name} ${say(low)}`], [scale.colour(high), say(high)]];
+      const unknown = known.length < values.length ? [[grey, "no label"]] : [];
+      const legend = [[scale.colour(low), `${probability ? `P(${name})` : name} ${say(low)}`], [scale.colour(high), say(high)], ...unknown];
       return [(at) => (values[at] === null ? grey : scale.colour(values[at])), legend];
     }
     const kinds = [...new Set(values)].sort();

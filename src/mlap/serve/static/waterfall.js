@@ -47,7 +47,7 @@ export function waterfall(terms, names, ends, stop) {
   const rows = found.map((step) => row(step));
   const sum = row({ name: "logit", value: terms.logit, from: 0, to: terms.logit }, "total");
   const exact = Math.abs(found.at(-1).to - terms.logit) <= 1e-3 * Math.max(1, Math.abs(terms.logit));
-  const root = el("div", {},
+  const root = el("div", { className: "sum" },
     el("p", { className: "kicker" }, exact ? "Adds up to the logit" : "Does not add up to the logit"),
     el("ol", { className: "waterfall" }, ...rows, sum));
   const mark = (level) => rows.forEach((item, at) =>

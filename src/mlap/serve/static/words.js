@@ -1,6 +1,9 @@
 // Numbers and labels as people read them.
 
-/** A number with its sign, a true minus, and digits that fit its size. */
+/** How many digits behind the point tell values of this size apart. */
+export const digitsFor = (most) => Math.min(6, Math.max(2, 1 - Math.floor(Math.log10(most || 1))));
+
+/** A number with its sign and a true minus. */
 export function signed(value, digits = 2) {
   const text = Math.abs(value).toFixed(digits);
   return (value < 0 && Number(text) !== 0 ? "−" : "+") + text;
