@@ -33,7 +33,10 @@ from mlap.graphs.inputs import Inputs
 
 pytest.importorskip("rdkit")
 
-TINY = {"layers": 2, "width": 8, "epochs": 4, "dropout": 0.0, "batch_size": 16, "lr": 0.01, "random_state": 0}
+TINY: dict[str, Any] = {
+    "recipe": {"descriptors": False},
+    **{"layers": 2, "width": 8, "epochs": 4, "dropout": 0.0, "batch_size": 16, "lr": 0.01, "random_state": 0},
+}
 SMILES = ["CCO", "CCN", "CCC", "CCCC", "OCCO", "CC(C)O", "CCCO", "CNC", "c1ccccc1", "Oc1ccccc1"] * 3
 ALCOHOL = np.array(["yes" if "O" in text else "no" for text in SMILES])
 
@@ -215,7 +218,7 @@ def test_the_held_out_part_has_its_share_of_each_class() -> None:
 
 
 def test_early_stopping_ends_training_and_keeps_the_best_epoch() -> None:
-    model = MLAPClassifier(**{**TINY, "epochs": 60, "patience": 2, "lr": 1.0}).fit(SMILES, ALCOHOL)
+    model = MLAPClassifier(**{**TINY, "epochs": 60, "early_stopping": True, "patience": 2, "lr": 1.0}).fit(SMILES, ALCOHOL)
     scores = [epoch.valid_score for epoch in model.model_.history]
     best = model.model_.result.best_epoch
     assert scores[best - 1] == min(scores)

@@ -30,11 +30,11 @@ from mlap.files import read_json, write_json
 from mlap.graphs import Features, GraphSet, Task
 from mlap.graphs.inputs import Inputs, read_inputs
 from mlap.machines import usable_cores
-from mlap.models import Explanations, Run, load
+from mlap.models import Ensemble, Explanations, Run, Weights, load
 from mlap.models.run import resolve_device
 from mlap.names import DEFAULT_METRICS
 from mlap.progress import shows_progress, training_bar
-from mlap.training import Recipe
+from mlap.training import Recipe, recipe_for
 from mlap.training import train as train_network
 from mlap.training.run import config_of
 
@@ -77,9 +77,10 @@ class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         batch_size: int | None = None,
         lr: float | None = None,
         weight_decay: float | None = None,
-        early_stopping: bool = True,
+        early_stopping: bool | str = "auto",
         validation_fraction: float = 0.1,
         patience: int = 20,
+        members: int = 1,
         invalid: str = "raise",
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
@@ -100,6 +101,7 @@ class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.members = members
         self.invalid = invalid
         self.random_state = random_state
         self.device = device
@@ -129,29 +131,43 @@ class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise ValueError(f"the {len(used)} rows that can be trained on are all of one class")
         graphs = inputs.graphs.subset(np.searchsorted(inputs.kept, used))
         random = check_random_state(self.random_state)
-        seed = int(random.randint(np.iinfo(np.int32).max))
-        train, valid = self._inner_split(y[used], None if groups is None else groups[used], random)
+        seeds = random.randint(np.iinfo(np.int32).max, size=self.members)
+        everything = np.arange(len(used))
         graphs = dataclasses.replace(
-            graphs, y=y[used], task=task, splits={"train": train, "valid": valid}, name="training data"
+            graphs, y=y[used], task=task, splits={"train": everything, "valid": everything}, name="training data"
         )
-        recipe = self._recipe(seed, holds_out=valid is not train)
-        show = shows_progress(bool(self.verbose))
-        with (
-            self._threads(),
-            training_bar(recipe.epochs, recipe.select_metric or task.metric, silent=not show) as (on_epoch, on_step),
-        ):
+        recipe = self._recipe(graphs)
+        stops = recipe.select == "best" if self.early_stopping == "auto" else self.early_stopping
+        train, valid = everything, everything
+        if stops:
+            train, valid = self._inner_split(y[used], None if groups is None else groups[used], random)
+            graphs = dataclasses.replace(graphs, splits={"train": train, "valid": valid})
+        # Where nothing is held out, the validation graphs are those that were trained on, and choose nothing.
+        held_out = {"patience": self.patience, "select": "best"}
+        recipe = recipe.replace(**(held_out if valid is not train else {"patience": 0, "select": "last"}))
+        row_weights = None if weights is None else weights[used]
+        with self._threads():
+            runs = [self._train(recipe.replace(seed=int(seed)), graphs, row_weights) for seed in seeds]
+        self.model_: Run | Ensemble = runs[0] if len(runs) == 1 else Ensemble(runs, Weights.equal(len(runs)))
+        self.n_iter_ = max(len(run.history) for run in runs)
+        self._n_features_out = self._width_of(graphs.subset([0]))
+
+    def _train(self, recipe: Recipe, graphs: GraphSet, weights: Array | None) -> Run:
+        """Train one network."""
+        assert graphs.task is not None
+        silent = not shows_progress(bool(self.verbose))
+        metric = recipe.select_metric or graphs.task.metric
+        with training_bar(recipe.epochs, metric, silent=silent) as (on_epoch, on_step):
             trained = train_network(
                 recipe,
                 graphs,
-                sample_weight=None if weights is None else weights[used],
+                sample_weight=weights,
                 device=resolve_device(self.device),
                 on_epoch=on_epoch,
                 on_step=on_step,
             )
         config = config_of(recipe, graphs, self.device)
-        self.model_ = Run(trained.network, recipe, trained.result, trained.history, config, trained.objective)
-        self.n_iter_ = trained.result.epochs
-        self._n_features_out = self._width_of(graphs.subset([0]))
+        return Run(trained.network, recipe, trained.result, trained.history, config, trained.objective)
 
     def _width_of(self, graphs: GraphSet) -> int:
         """The channels of the vectors that `transform` makes."""
@@ -166,18 +182,18 @@ class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         # Equal weights say nothing, and shall change nothing.
         return None if np.ptp(weights) == 0 and weights[0] > 0 else weights
 
-    def _recipe(self, seed: int, holds_out: bool) -> Recipe:
-        base = Recipe.of(self.recipe) if isinstance(self.recipe, Mapping) else self.recipe or Recipe()
+    def _recipe(self, graphs: GraphSet) -> Recipe:
+        """The recipe that was given, or the recommended one, with the fields that are arguments."""
         given = {field: getattr(self, field) for field in FIELDS if getattr(self, field) is not None}
-        # Where nothing is held out, the validation graphs are those that were trained on, and choose nothing.
-        stop = {"patience": self.patience} if holds_out else {"patience": 0, "select": "last"}
-        return base.replace(**{**given, **stop, "seed": seed})
+        if isinstance(self.recipe, Recipe):
+            return self.recipe.replace(**given)
+        return recipe_for(graphs, "recommended", **{**(self.recipe or {}), **given})
 
     def _inner_split(self, y: Array, groups: Array | None, random: np.random.RandomState) -> tuple[Array, Array]:
         """The rows to train on and those that stop training; the same rows twice, where none are held out."""
         everything = np.arange(len(y))
         held_out = int(np.ceil(self.validation_fraction * len(y)))
-        if not self.early_stopping or not 0 < held_out < len(y):
+        if not 0 < held_out < len(y):
             return everything, everything
         counts = np.unique(y, return_counts=True)[1]
         if groups is not None:
@@ -201,6 +217,10 @@ class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         fraction = self.validation_fraction
         if not isinstance(fraction, numbers.Real) or not 0 < fraction < 1:
             raise UsageError(f"{{field}} must be between 0 and 1, got {fraction!r}", "validation_fraction")
+        if self.early_stopping not in (True, False, "auto"):
+            raise UsageError(f"{{field}} must be True, False or 'auto', got {self.early_stopping!r}", "early_stopping")
+        if not isinstance(self.members, numbers.Integral) or self.members < 1:
+            raise UsageError(f"{{field}} must be a whole number, at least 1, got {self.members!r}", "members")
 
     @contextmanager
     def _threads(self) -> Iterator[None]:
@@ -290,14 +310,18 @@ class _Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Read what `save` wrote, or a run that `mlap.train` wrote."""
         path = Path(path)
         model = load(path, device)
-        if not isinstance(model, Run):
-            raise UsageError(f"{path} holds a {model.kind}, and only networks are estimators; use mlap.load", "path")
+        networks = model.members if isinstance(model, Ensemble) else (model,)
+        runs = [network for network in networks if isinstance(network, Run)]
+        if not isinstance(model, Run | Ensemble) or len(runs) < len(networks):
+            raise UsageError(
+                f"{path} holds a {model.kind} that is not made of networks, as estimators are; use mlap.load", "path"
+            )
         state = read_json(path / ESTIMATOR) if (path / ESTIMATOR).exists() else {}
         if state.get("estimator", cls.__name__) != cls.__name__:
             raise UsageError(f"{path} holds a {state['estimator']}, not a {cls.__name__}", "path")
-        found = cls(**state.get("params", {"recipe": model.recipe}))
+        found = cls(**state.get("params", {"recipe": runs[0].recipe, "members": len(runs)}))
         found.model_ = model
-        found.n_iter_ = len(model.history)
+        found.n_iter_ = max(len(run.history) for run in runs)
         found._restore(state)
         return found
 
@@ -316,8 +340,8 @@ _ARGUMENTS = """
     arrays, pandas Series and arrays of one column are all fine.
 
     Args:
-        recipe: how to train, a `Recipe` or a mapping of its fields; the default recipe unless given. The next arguments
-            change single fields of it, see `mlap.Recipe`.
+        recipe: how to train: a `Recipe`, or a mapping of fields to change in the recommended one, which is what is
+            trained unless told otherwise (`mlap.Recipe.recommended`). The next arguments change single fields, too.
         architecture: how levels become one vector: `mlap-sum`, `mlap-weighted`, `jk-concat`, `naive`, …
         layers: the number of message-passing layers.
         width: the width of node representations.
@@ -330,10 +354,12 @@ _ARGUMENTS = """
         weight_decay: the penalty on large weights.{class_weight}
         early_stopping: hold out a part of the training rows (whole `groups`, and of each class its share), keep the
             weights of the epoch that does best on it, and stop after `patience` epochs without a better one.
-            Otherwise all rows are trained on for all epochs.
+            Otherwise all rows are trained on for all epochs. `auto` does what the recipe says: the recommended one
+            keeps the best epoch of a regression, and the last one of a classification.
         validation_fraction: the part that is held out. Where that is no row at all, or would leave a class without
             training rows, nothing is.
         patience: see `early_stopping`; 0 to train for all epochs.
+        members: how many networks to train, from different seeds; they add up with equal weights, see `mlap.Ensemble`.
         invalid: what to do about rows that are no molecules: `raise`, or leave them out of training and answer `nan`.
         random_state: of the held-out rows, the initial weights, shuffling and dropout.
         device: a torch device, or `auto`.
@@ -352,8 +378,8 @@ class MLAPClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
 {_ARGUMENTS.format(class_weight=_CLASS_WEIGHT)}
     Attributes:
         classes_: the classes.
-        model_: the trained network, a `mlap.Run`.
-        n_iter_: how many epochs were trained.
+        model_: the trained network, a `mlap.Run`, or with several `members` a `mlap.Ensemble`.
+        n_iter_: how many epochs were trained, at most.
 
     Example:
         >>> smiles = ["CCO", "CCN", "CCC", "CCCC", "OCCO", "CC(C)O"] * 4
@@ -378,9 +404,10 @@ class MLAPClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         lr: float | None = None,
         weight_decay: float | None = None,
         class_weight: Mapping[Any, float] | str | None = None,
-        early_stopping: bool = True,
+        early_stopping: bool | str = "auto",
         validation_fraction: float = 0.1,
         patience: int = 20,
+        members: int = 1,
         invalid: str = "raise",
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
@@ -402,6 +429,7 @@ class MLAPClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
             early_stopping=early_stopping,
             validation_fraction=validation_fraction,
             patience=patience,
+            members=members,
             invalid=invalid,
             random_state=random_state,
             device=device,
@@ -492,8 +520,8 @@ class MLAPRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
     __doc__ = f"""A graph regressor with scikit-learn's interface; several targets are fine.
 {_ARGUMENTS.format(class_weight="")}
     Attributes:
-        model_: the trained network, a `mlap.Run`.
-        n_iter_: how many epochs were trained.
+        model_: the trained network, a `mlap.Run`, or with several `members` a `mlap.Ensemble`.
+        n_iter_: how many epochs were trained, at most.
 
     Example:
         >>> smiles = ["C", "CC", "CCC", "CCCC", "CCCCC", "CCCCCC"] * 4

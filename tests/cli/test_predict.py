@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +41,20 @@ def test_smiles_are_answered_on_stdout(mlap: Command, run: Path) -> None:
     assert rows[1]["label_probability"] == ""
     assert "1 row" in answer.err
     assert "row 1" in answer.err
+
+
+def test_a_single_molecule_waits_for_nothing_that_it_does_not_need(run: Path) -> None:
+    code = (
+        "import sys; from mlap.cli import main\n"
+        f"sys.argv = ['mlap', 'predict', {str(run)!r}, 'CCO', '--quiet']\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "unneeded = ('sklearn', 'matplotlib', 'scipy.stats', 'scipy.optimize', 'mlap.kernels.run', 'rdkit.Chem.Draw')\n"
+        "print([name for name in unneeded if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("smiles,")
+    assert done.stderr.splitlines()[-1] == "[]"
 
 
 def test_a_table_on_stdout_in_a_file_and_as_json(mlap: Command, run: Path, table: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from models.molecule_models import BROKEN, small_run, write_library
+from models.molecule_models import BROKEN, SMILES, small_run, write_library
 
 import mlap
 from mlap.errors import MlapError, UsageError
@@ -148,10 +148,13 @@ def test_what_is_there_is_kept_and_what_is_missing_is_made(model: Run, library: 
     assert (again.rows, again.found, again.invalid) == (ROWS, ROWS, summary.invalid)
 
 
-@pytest.mark.parametrize("change", ["model", "table", "rows", "columns"])
+@pytest.mark.parametrize("change", ["model", "table", "rows", "columns", "confidence"])
 def test_other_predictions_are_not_mixed_in(model: Run, library: Path, tmp_path: Path, change: str) -> None:
     out, table = tmp_path / "out", tmp_path / "table.csv"
     table.write_bytes(library.read_bytes())
+    if change == "confidence":
+        model = mlap.load(small_run(tmp_path / "calibrated"))
+        model.calibrate(mlap.load_graphs(SMILES, labels=[int("O" in smiles) for smiles in SMILES]))
     predict_shards(model, table, out, rows=50)
     options: dict[str, Any] = {"rows": 50}
     other = model
@@ -162,6 +165,8 @@ def test_other_predictions_are_not_mixed_in(model: Run, library: Path, tmp_path:
         table.write_bytes(library.read_bytes() + b"x,CC,1\n")
     elif change == "rows":
         options["rows"] = 60
+    elif change == "confidence":
+        options["confidence"] = 0.9
     else:
         options["extra_columns"] = False
     with pytest.raises(UsageError) as caught:

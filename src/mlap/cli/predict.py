@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -106,8 +107,10 @@ def predict(
     if confidence is not None and found.calibrated is not None:
         for text in found.calibrated.warnings(found.task, confidence):
             note(f"note: {text}", silent)
+    source = one_or_many(inputs)
     if as_json:
-        predictions = found.predict(one_or_many(inputs), smiles=smiles_column, root=data_root, confidence=confidence)
+        with _quickly(source, data_root):
+            predictions = found.predict(source, smiles=smiles_column, root=data_root, confidence=confidence)
         print_json({"model": str(model), "predictions": predictions.rows(not drop_extra_columns)})
         return
 
@@ -115,7 +118,6 @@ def predict(
     from mlap.models import shards
 
     extra_columns = not drop_extra_columns
-    source = one_or_many(inputs)
     say = _sayer(silent)
     with rows_bar(silent, None if folder is None else note) as on_rows:
         if folder is not None:
@@ -142,13 +144,23 @@ def predict(
                     found, source, smiles=smiles_column, confidence=confidence, processes=processes, say=say
                 )
             else:
-                pieces = iter([(0, found.predict(source, smiles=smiles_column, root=data_root, confidence=confidence))])
+                with _quickly(source, data_root):
+                    whole = found.predict(source, smiles=smiles_column, root=data_root, confidence=confidence)
+                pieces = iter([(0, whole)])
             summary = shards.write_predictions(
                 pieces, target, extra_columns=extra_columns, total=total, on_rows=on_rows
             )
     if folder is not None and merge is not None:
         shards.merge_shards(folder, merge)
     _tell(summary, " and ".join(str(path) for path in (out, merge) if path is not None), silent)
+
+
+def _quickly(source: str | list[str], root: Path | None) -> AbstractContextManager[None]:
+    """Compute SMILES on the command line without kernels: these take longer to load than a few molecules to predict."""
+    from mlap.graphs.sources import is_source
+    from mlap.kernels import disabled
+
+    return nullcontext() if isinstance(source, str) and is_source(source, root) else disabled()
 
 
 def _sayer(silent: bool) -> Callable[[str], None]:

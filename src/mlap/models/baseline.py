@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy  # its parts load when they are used, so predictions by networks do not wait for them
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 
 import mlap
 from mlap.arrays import read_arrays, write_arrays
@@ -207,7 +207,7 @@ class Baseline(Model):
         x = _features(self.name, graphs, self.task, chosen, self._descriptors, n_jobs)
         return np.concatenate([self._answers(part, x) for part in self.parts], axis=1)
 
-    def _answers(self, part: Forest | Linear, x: sparse.csr_matrix) -> Floats:
+    def _answers(self, part: Forest | Linear, x: scipy.sparse.csr_matrix) -> Floats:
         return part.predict(x) if isinstance(part, Linear) else forest_logits(self.task.kind, part, x)
 
     def scored(self, graphs: GraphSet) -> Result:
@@ -329,7 +329,7 @@ def forest_logits(kind: str, forest: Forest, features: Any) -> Floats:
 
 def _features(
     name: str, graphs: GraphSet, task: Task, chosen: NDArray[np.int64], descriptors: tuple[str, ...], n_jobs: int
-) -> sparse.csr_matrix:
+) -> scipy.sparse.csr_matrix:
     """What a baseline sees of the chosen graphs."""
     if name in _FORESTS:
         if graphs.ids is None:
@@ -364,7 +364,7 @@ def _descriptors(name: str) -> tuple[str, ...]:
     return descriptor_names() if _FORESTS[name].features == "morgan-descriptors" else ()
 
 
-def _dense(features: sparse.csr_matrix) -> Any:
+def _dense(features: scipy.sparse.csr_matrix) -> Any:
     """Trees grow faster on a dense matrix, as long as that fits a gigabyte."""
     return features.toarray() if features.shape[0] * features.shape[1] * 4 <= 1 << 30 else features.tocsc()
 

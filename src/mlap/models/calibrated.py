@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy  # its parts load when they are used, so predictions by networks do not wait for them
 from numpy.typing import NDArray
-from scipy import special
 
 from mlap.errors import DataError, UsageError, short
 from mlap.files import read_json, write_json
@@ -145,7 +145,7 @@ def plain(task: Task, logits: Array, values: Array) -> Array:
     if task.kind == "regression":
         return values
     logits = np.asarray(logits, np.float64)
-    return np.asarray(special.expit(logits) if task.kind == "binary" else special.softmax(logits, axis=1))
+    return np.asarray(scipy.special.expit(logits) if task.kind == "binary" else scipy.special.softmax(logits, axis=1))
 
 
 def alpha_of(confidence: float) -> float:

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy  # its parts load when they are used, so predictions by networks do not wait for them
 from numpy.typing import NDArray
-from scipy import optimize, special
 
 from mlap.errors import DataError, UsageError, unknown
 
@@ -60,12 +60,12 @@ class Map:
         """The probabilities for logits of any shape."""
         if self.method == "isotonic":
             return np.interp(logits, self.x, self.y)
-        return np.asarray(special.expit(self.log_odds(logits)))
+        return np.asarray(scipy.special.expit(self.log_odds(logits)))
 
     def log_odds(self, logits: Floats) -> Floats:
         """The log-odds of the probabilities, without their rounding."""
         if self.method == "isotonic":
-            return np.asarray(special.logit(self.apply(logits)))
+            return np.asarray(scipy.special.logit(self.apply(logits)))
         slope, offset = self.numbers if self.method == "platt" else (1 / self.temperature, 0.0)
         return slope * logits + offset
 
@@ -153,7 +153,7 @@ class Calibration:
             raise DataError(f"expected logits of shape (graphs, {self.outputs}), got {logits.shape}")
         if self.kind == "multiclass":
             if len(self.maps) == 1:
-                return np.asarray(special.softmax(logits / self.maps[0].temperature, axis=1))
+                return np.asarray(scipy.special.softmax(logits / self.maps[0].temperature, axis=1))
             logits = _log_odds(logits)
         mapped = np.stack([each.apply(column) for each, column in zip(self.maps, logits.T, strict=True)], axis=1)
         return mapped / mapped.sum(axis=1, keepdims=True) if self.kind == "multiclass" else mapped
@@ -224,13 +224,13 @@ def _fit_softmax(logits: Floats, y: NDArray[np.int64]) -> Map:
     if reason := _too_little("temperature", y, logits.shape[1]):
         return Map("identity", reason=reason)
     true = logits[np.arange(len(y)), y]
-    return _temperature(lambda beta: float(np.mean(special.logsumexp(beta * logits, axis=1) - beta * true)))
+    return _temperature(lambda beta: float(np.mean(scipy.special.logsumexp(beta * logits, axis=1) - beta * true)))
 
 
 def _temperature(loss: Any) -> Map:
     """The temperature of the least log loss, which is convex in β = 1 / T."""
     low, high = (float(np.log(1 / limit)) for limit in reversed(TEMPERATURES))
-    found = optimize.minimize_scalar(
+    found = scipy.optimize.minimize_scalar(
         lambda exponent: loss(float(np.exp(exponent))), bounds=(low, high), method="bounded", options={"xatol": 1e-9}
     )
     return Map("temperature", (float(np.exp(-found.x)),))
@@ -247,7 +247,7 @@ def _too_little(method: str, y: Array, classes: int) -> str:
 
 def _log_odds(logits: Floats) -> Floats:
     """The log-odds of each class against all others: what is left of logits that mean the same when all are shifted."""
-    log_p = special.log_softmax(logits, axis=1)
+    log_p = scipy.special.log_softmax(logits, axis=1)
     number = np.arange(logits.shape[1])
-    others = np.stack([special.logsumexp(log_p[:, number != each], axis=1) for each in number], axis=1)
+    others = np.stack([scipy.special.logsumexp(log_p[:, number != each], axis=1) for each in number], axis=1)
     return np.asarray(log_p - others)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import scipy  # its parts load when they are used, so predictions by networks do not wait for them
 from numpy.typing import NDArray
-from scipy import sparse
 
 from mlap.errors import DataError, unknown
 from mlap.graphs._smiles import LARGEST, described
@@ -49,7 +49,7 @@ def fingerprints(
     *,
     descriptors: Sequence[str] | None = None,
     processes: int = 1,
-) -> sparse.csr_matrix:
+) -> scipy.sparse.csr_matrix:
     """The features of molecules, `(molecules, columns)` float32.
 
     Args:
@@ -60,14 +60,14 @@ def fingerprints(
         processes: how many to use where there are thousands of molecules.
     """
     _check(kind)
-    return sparse.vstack(
+    return scipy.sparse.vstack(
         [_block(kind, (), 0, descriptors), *_blocks(kind, smiles, descriptors, processes)], format="csr"
     )
 
 
 def _blocks(
     kind: str, smiles: Sequence[str], descriptors: Sequence[str] | None, processes: int
-) -> Iterator[sparse.csr_matrix]:
+) -> Iterator[scipy.sparse.csr_matrix]:
     chunks = [(start, list(smiles[start : start + CHUNK])) for start in range(0, len(smiles), CHUNK)]
     names = tuple(descriptors) if descriptors is not None else None
     if processes <= 1 or len(smiles) <= FEW:
@@ -80,7 +80,7 @@ def _blocks(
     yield from Parallel(n_jobs=min(processes, len(chunks)), batch_size=1, return_as="generator")(work)
 
 
-def _block(kind: str, smiles: Sequence[str], first: int, descriptors: Sequence[str] | None) -> sparse.csr_matrix:
+def _block(kind: str, smiles: Sequence[str], first: int, descriptors: Sequence[str] | None) -> scipy.sparse.csr_matrix:
     """The features of a chunk of molecules, of which the first is number `first` of all."""
     from rdkit import rdBase
 
@@ -98,7 +98,7 @@ def _block(kind: str, smiles: Sequence[str], first: int, descriptors: Sequence[s
             values += entries
             pointer.append(len(indices))
     shape = (len(smiles), len(column_names(kind, descriptors)))
-    return sparse.csr_matrix((np.array(values, np.float32), np.array(indices, np.int32), pointer), shape)
+    return scipy.sparse.csr_matrix((np.array(values, np.float32), np.array(indices, np.int32), pointer), shape)
 
 
 def _read(smiles: str) -> Any:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy  # its parts load when they are used, so predictions by networks do not wait for them
 from numpy.typing import NDArray
-from scipy import sparse
 
 from mlap.errors import DataError
 from mlap.models._arrays import take
@@ -203,7 +203,7 @@ def _dense_blocks(features: Any) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """Some rows at a time as a dense matrix, with the number of the first."""
     for start in range(0, features.shape[0], ROWS):
         block = features[start : start + ROWS]
-        block = block.toarray() if sparse.issparse(block) else block
+        block = block.toarray() if scipy.sparse.issparse(block) else block
         block = np.ascontiguousarray(block, dtype=np.float32)
         if not np.isfinite(block).all():
             raise DataError(f"the features of rows {start} to {start + len(block) - 1} are not all finite numbers")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy  # its parts load when they are used, so predictions by networks do not wait for them
 from numpy.typing import NDArray
-from scipy import sparse, special
 
 from mlap.errors import DataError
 from mlap.models._arrays import take
@@ -41,7 +41,7 @@ class Linear:
     strength: float = MIDDLE
     losses: tuple[float, ...] = ()
 
-    def predict(self, features: sparse.csr_matrix) -> Floats:
+    def predict(self, features: scipy.sparse.csr_matrix) -> Floats:
         """Logits or values `(rows, outputs)`."""
         if len(self.columns) and features.shape[1] <= self.columns[-1]:
             raise DataError(f"got {features.shape[1]} features; the model needs at least {self.columns[-1] + 1}")
@@ -64,9 +64,9 @@ class Linear:
 
 def fit_linear(
     kind: str,
-    features: sparse.csr_matrix,
+    features: scipy.sparse.csr_matrix,
     y: Array,
-    valid_features: sparse.csr_matrix,
+    valid_features: scipy.sparse.csr_matrix,
     valid_y: Array,
     num_classes: int = 2,
 ) -> Linear:
@@ -157,5 +157,5 @@ def _loss(kind: str, answers: Floats, y: Array) -> float:
         return float(np.mean((answers[:, 0] - y) ** 2))
     if kind == "binary":
         return float(np.mean(np.logaddexp(0, answers[:, 0]) - y * answers[:, 0]))
-    log_p = special.log_softmax(answers, axis=1)
+    log_p = scipy.special.log_softmax(answers, axis=1)
     return -float(np.mean(log_p[np.arange(len(y)), y.astype(np.int64)]))

@@ -115,7 +115,7 @@ def predict_shards(
     """
     path, out = _checked(path), Path(out)
     with _held(out):
-        manifest = {**_manifest(model, path, rows, smiles, extra_columns), "confidence": confidence}
+        manifest = _manifest(model, path, rows, smiles, extra_columns, confidence)
         _open(out, manifest, overwrite)
         there = {int(shard.stem): shard for shard in shards_of(out)}
         total = about_rows(path)
@@ -286,7 +286,9 @@ def _held(folder: Path) -> Iterator[None]:
         yield
 
 
-def _manifest(model: Model, path: Path, rows: int, smiles: str | None, extra_columns: bool) -> dict[str, Any]:
+def _manifest(
+    model: Model, path: Path, rows: int, smiles: str | None, extra_columns: bool, confidence: float | None
+) -> dict[str, Any]:
     if model.path is None:
         raise UsageError("shards say by which model they were made, but this model was not read from a directory")
     columns = len(next(iter_cells(path, 1)).columns) if extra_columns else 1
@@ -297,6 +299,7 @@ def _manifest(model: Model, path: Path, rows: int, smiles: str | None, extra_col
         "rows_per_shard": rows,
         "smiles": smiles,
         "extra_columns": extra_columns,
+        "confidence": confidence,
         "input_columns": columns,
         "made_by": made_by(),
         "complete": None,
@@ -315,6 +318,7 @@ def _open(folder: Path, manifest: dict[str, Any], overwrite: bool) -> None:
             ("with other rows in a shard", before["rows_per_shard"], manifest["rows_per_shard"]),
             ("with other SMILES", before["smiles"], manifest["smiles"]),
             ("with other columns", before["extra_columns"], manifest["extra_columns"]),
+            ("with another confidence", before["confidence"], manifest["confidence"]),
         ):
             if was != now:
                 raise UsageError(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy  # its parts load when they are used, so predictions by networks do not wait for them
 from numpy.typing import NDArray
-from scipy import optimize, special
 
 from mlap.errors import DataError, UsageError, unknown
 from mlap.names import TASKS
@@ -84,7 +84,7 @@ def fit_weights(kind: str, logits: Array, y: Array) -> Weights:
     starts = [np.full(members, 1 / members), *np.eye(members)]
     start = min(starts, key=lambda w: loss_of(w)[0])
     unit = loss_of(start)[0] or 1.0
-    found = optimize.minimize(
+    found = scipy.optimize.minimize(
         lambda w: tuple(part / unit for part in loss_of(w)),
         start,
         jac=True,
@@ -127,7 +127,7 @@ def _sigmoid_loss(logits: Floats, y: Array) -> Any:
 
     def loss(w: Floats) -> tuple[float, Floats]:
         z = w @ logits
-        return float(np.mean(np.logaddexp(0, z) - y * z)), logits @ (special.expit(z) - y) / len(y)
+        return float(np.mean(np.logaddexp(0, z) - y * z)), logits @ (scipy.special.expit(z) - y) / len(y)
 
     return loss
 
@@ -136,7 +136,7 @@ def _softmax_loss(logits: Floats, y: NDArray[np.int64]) -> Any:
     rows = np.arange(len(y))
 
     def loss(w: Floats) -> tuple[float, Floats]:
-        log_p = special.log_softmax(np.tensordot(w, logits, 1), axis=1)
+        log_p = scipy.special.log_softmax(np.tensordot(w, logits, 1), axis=1)
         excess = np.exp(log_p)
         excess[rows, y] -= 1
         return -float(np.mean(log_p[rows, y])), np.tensordot(logits, excess, 2) / len(y)

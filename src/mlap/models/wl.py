@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import scipy  # its parts load when they are used, so predictions by networks do not wait for them
 from numpy.typing import NDArray
-from scipy import sparse
 
 from mlap.errors import UsageError
 from mlap.graphs import Features, GraphSet
@@ -30,7 +30,7 @@ BITS = 20
 NODES = 1 << 20
 
 
-def wl_features(graphs: GraphSet, *, rounds: int = 4, bits: int = BITS) -> sparse.csr_matrix:
+def wl_features(graphs: GraphSet, *, rounds: int = 4, bits: int = BITS) -> scipy.sparse.csr_matrix:
     """The counts of all colours of rounds 0 to `rounds`, `(graphs, 2 ** bits)` float32.
 
     Args:
@@ -42,14 +42,14 @@ def wl_features(graphs: GraphSet, *, rounds: int = 4, bits: int = BITS) -> spars
         raise UsageError(f"{{field}} must be 0 to {MOST_ROUNDS}, got {rounds}", field="rounds")
     if not 8 <= bits <= 24:
         raise UsageError(f"{{field}} must be 8 to 24, got {bits}", field="bits")
-    blocks = [sparse.csr_matrix((0, 1 << bits), dtype=np.float32)]
+    blocks = [scipy.sparse.csr_matrix((0, 1 << bits), dtype=np.float32)]
     for part in _parts(graphs):
         colours = wl_colours(part, rounds)
         columns = (colours >> np.uint64(64 - bits)).astype(np.int64).ravel()
         rows = np.tile(np.repeat(np.arange(len(part)), np.diff(part.node_ptr)), rounds + 1)
         ones = np.ones(len(columns), np.float32)
-        blocks.append(sparse.coo_matrix((ones, (rows, columns)), (len(part), 1 << bits)).tocsr())
-    return sparse.vstack(blocks, format="csr")
+        blocks.append(scipy.sparse.coo_matrix((ones, (rows, columns)), (len(part), 1 << bits)).tocsr())
+    return scipy.sparse.vstack(blocks, format="csr")
 
 
 def wl_colours(graphs: GraphSet, rounds: int) -> Colours:
