@@ -218,7 +218,9 @@ def test_the_held_out_part_has_its_share_of_each_class() -> None:
 
 
 def test_early_stopping_ends_training_and_keeps_the_best_epoch() -> None:
-    model = MLAPClassifier(**{**TINY, "epochs": 60, "early_stopping": True, "patience": 2, "lr": 1.0}).fit(SMILES, ALCOHOL)
+    model = MLAPClassifier(**{**TINY, "epochs": 60, "early_stopping": True, "patience": 2, "lr": 1.0}).fit(
+        SMILES, ALCOHOL
+    )
     scores = [epoch.valid_score for epoch in model.model_.history]
     best = model.model_.result.best_epoch
     assert scores[best - 1] == min(scores)

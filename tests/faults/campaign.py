@@ -17,7 +17,7 @@ if __name__ == "__main__":
 
 from faults.checks import Snapshot, damaged, snapshot
 from faults.commands import SCENARIOS, Answer, Scenario, Workshop
-from faults.syscalls import BROKEN, FORBIDDEN, FULL, KILL, NONE, Fault
+from faults.syscalls import BROKEN, FORBIDDEN, FULL, KILL, Fault
 
 FAULTS = {fault.name: fault for fault in (FULL, BROKEN, FORBIDDEN)}
 

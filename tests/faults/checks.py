@@ -1,4 +1,4 @@
-"""What must hold after a fault: files are whole or absent, and repeating the command gives what it gives undisturbed."""
+"""What must hold after a fault: files are whole or absent; repeating the command gives the undisturbed result."""
 
 from __future__ import annotations
 
@@ -64,7 +64,14 @@ def _check(path: Path) -> None:
 
 
 #: how a whole file ends
-_ENDS = {".csv": b"\n", ".json": b"\n", ".svg": b"</svg>\n", ".png": b"IEND\xaeB`\x82", ".parquet": b"PAR1", ".html": b"\n"}
+_ENDS = {
+    ".csv": b"\n",
+    ".json": b"\n",
+    ".svg": b"</svg>\n",
+    ".png": b"IEND\xaeB`\x82",
+    ".parquet": b"PAR1",
+    ".html": b"\n",
+}
 
 
 def _content(path: Path) -> Any:

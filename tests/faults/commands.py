@@ -211,7 +211,7 @@ def _main() -> int:
 
 
 class _ForkedWorker:
-    """A worker of a sweep like the one that `subprocess.Popen` starts, without the seconds that importing torch takes."""
+    """A worker of a sweep like the one that `subprocess.Popen` starts, without the seconds of importing torch."""
 
     def __init__(self, command: list[str], *, stdin: int, stdout: int, stderr: IO[bytes], env: dict[str, str]) -> None:
         their_in, our_in = os.pipe()
