@@ -238,9 +238,7 @@ def _install() -> int:
     return listener
 
 
-def _supervise(
-    listener: int, child: int, folder: Path, fault: Fault, number: int, end: float, result: Watched
-) -> None:
+def _supervise(listener: int, child: int, folder: Path, fault: Fault, number: int, end: float, result: Watched) -> None:
     """Answer notices until no process is left that could send one."""
     names = {number: name for name, number in _NUMBERS[platform.machine()].items()}
     poll = select.poll()
