@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import csv
 import errno
+import functools
+import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import platform
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,9 +24,10 @@ from mlap.errors import DataError
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """Write a file beside its place and move it there once it is safely on disk; its folder is made if need be."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = aside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned_once(path.parent.absolute())
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "it is a folder, where a file is to be written", str(path))
         write(temporary)
@@ -33,6 +41,63 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def aside(path: Path, kind: str = "part") -> Path:
+    """A new hidden name beside `path`, and so on the same file system; it says whose it is."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{_machine()}-{uuid.uuid4().hex[:6]}.{kind}")
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove what killed processes have put aside in a folder; but an old file or set, only if there is a new one."""
+    with suppress(OSError):
+        for entry in folder.iterdir():
+            found = _ASIDE.fullmatch(entry.name)
+            if (
+                found is not None
+                and (found["kind"] == "part" or (folder / found["name"]).exists())
+                and _is_abandoned(entry, int(found["pid"]), found["machine"])
+            ):
+                remove(entry)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder with all that is in it, as far as that is possible."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+
+
+@functools.lru_cache(maxsize=256)
+def _remove_abandoned_once(folder: Path) -> None:
+    """Once for each process: a folder may hold very many files."""
+    remove_abandoned(folder)
+
+
+#: the names that `aside` gives
+_ASIDE = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-(?P<machine>[0-9a-f]{8})-[0-9a-f]{6}\.(?P<kind>[a-z]+)")
+#: seconds after which nobody still writes a file, if its writer cannot be asked
+_ABANDONED = 86_400
+
+
+@functools.cache
+def _machine() -> str:
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+
+
+def _is_abandoned(entry: Path, pid: int, machine: str) -> bool:
+    if machine == _machine() and os.name == "posix":
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:  # it is another user's
+            pass
+        return False
+    with suppress(OSError):
+        return time.time() - entry.stat().st_mtime > _ABANDONED
+    return False
 
 
 def write_text(path: Path, text: str) -> None:

@@ -22,7 +22,7 @@ TESTS = Path(__file__).parents[1]
 ONLY_IN_PYTHON = (
     {"x", "labels", "names", "recipe", "data", "kind", "join", "channels", "num_levels"}  # functions and modules
     | {"logits", "groups", "alpha", "spread", "rounds", "bits", "fold"}  # the parts of models
-    | {"sample_weight", "validation_fraction", "path"}  # the estimator
+    | {"sample_weight", "validation_fraction", "early_stopping", "path"}  # the estimator
 )
 
 

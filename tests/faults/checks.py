@@ -7,6 +7,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -19,16 +20,22 @@ from xml.etree import ElementTree
 #: what depends on the moment at which something was done
 _TIMES = {"seconds", "started", "finished"}
 
+#: a packed copy may be missing, or lie in another place: it is made again when it is needed
+_CACHE = re.compile(r"home/|data/packed/")
+
 Snapshot = dict[str, str]
 
 
 def snapshot(folder: Path) -> Snapshot:
-    """File → digest of what it says, times aside; packed sets, like other folders, are many files."""
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(repr(_content(path)).encode()).hexdigest()[:16]
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+    """File → digest of what it says, times aside. What is hidden counts as well, but not what a cache holds."""
+    found: Snapshot = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if hidden := re.match(r"(.*/)?\.[^/]+", name):
+            found[hidden[0]] = ""
+        elif path.is_file() and not _CACHE.match(name):
+            found[name] = hashlib.sha256(repr(_content(path)).encode()).hexdigest()[:16]
+    return found
 
 
 def damaged(folder: Path) -> list[str]:

@@ -153,7 +153,7 @@ def test_one_bad_run_stops_no_other_and_is_retried_on_request(tmp_path: Path, da
     (failure,) = outcome.failures
     assert failure.recipe.lr == 100
     assert failure.error is not None
-    assert "the training loss became" in failure.error
+    assert "became" in failure.error  # the loss, or an answer to a validation graph
     assert "\n" not in failure.error
     assert failure.traceback is not None
     assert failure.traceback.startswith("Traceback")

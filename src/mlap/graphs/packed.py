@@ -14,26 +14,25 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import glob
 import hashlib
 import json
 import math
 import mmap
 import os
-import re
 import shutil
-import time
-import uuid
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlap.errors import DataError, MlapError, UsageError
+from mlap.files import aside, remove, remove_abandoned
 from mlap.graphs import _trust
 from mlap.graphs.graph_set import Array, Features, GraphSet, LeftOut, smallest_unsigned
 from mlap.graphs.splits import check_splits
@@ -50,7 +49,6 @@ SMALL = 64 << 20
 _HEADER = "header.json"
 _TYPES = {np.dtype(f"<{kind}").str for kind in ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")}
 _BLOCK = 1 << 22  # rows, or bytes, that are worked on at a time
-_ABANDONED = 86_400  # seconds after which nobody is still writing a part of a set
 _LOOK = 1 << 18  # rows that are looked at at a time: few enough for the processor's cache
 
 
@@ -352,11 +350,8 @@ class Writer:
             raise UsageError(f"{self.path} exists and is not a packed set; give another name or remove it")
         with self._writing():
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            for part in _left_behind(self.path, "part"):
-                with contextlib.suppress(FileNotFoundError):  # of a process that has just finished
-                    if time.time() - part.stat().st_mtime > _ABANDONED:
-                        shutil.rmtree(part, ignore_errors=True)
-            self._folder = _sibling(self.path, "part")
+            remove_abandoned(self.path.parent)
+            self._folder = aside(self.path)
             self._folder.mkdir()
         return self
 
@@ -369,8 +364,9 @@ class Writer:
                     self._finish()
         finally:
             for file in self._files.values():
-                file.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
+                with contextlib.suppress(OSError):  # what could not be written before cannot be written now
+                    file.close()
+            remove(self._folder)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -434,7 +430,9 @@ class Writer:
         }
         content["fingerprint"] = _assemble(self._folder, content).fingerprint
         header = {"format": MAGIC, "version": VERSION, "sha256": _digest(content), "set": content}
-        (self._folder / _HEADER).write_text(json.dumps(header, indent=1), encoding="utf-8")
+        with open(self._folder / _HEADER, "w", encoding="utf-8") as file:
+            file.write(json.dumps(header, indent=1))
+            _sync(file)
         large = sum(file.stat().st_size for file in self._folder.iterdir()) >= SMALL
         _put(self._folder, self.path)
         if large:
@@ -446,7 +444,7 @@ def _put(folder: Path, path: Path) -> None:
 
     Another process may do the same at the same time: whoever comes second replaces what the first has put there.
     """
-    old = _sibling(path, "old")
+    old = aside(path, "old")
     for _ in range(10):
         with contextlib.suppress(FileNotFoundError):
             os.rename(path, old)
@@ -472,20 +470,15 @@ def _bring_back(path: Path) -> None:
     if path.suffix != SUFFIX or path.exists():
         return
     with contextlib.suppress(OSError):
-        for old in _left_behind(path, "old"):
+        for old in path.parent.glob(f".{glob.escape(path.name)}.*.old"):
             os.rename(old, path)  # if another process was faster, there is a set again
             return
 
 
-def _left_behind(path: Path, kind: str) -> list[Path]:
-    """What other processes have put beside `path` for a moment, or for good if they were killed."""
-    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.{kind}")
-    return [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]
-
-
-def _sibling(path: Path, kind: str) -> Path:
-    """A new hidden name beside `path`, and so on the same file system."""
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.{kind}")
+def _sync(file: IO[Any]) -> None:
+    """Before a set gets its name its content is on disk: power may fail."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _is_empty(path: Path) -> bool:
@@ -558,6 +551,10 @@ class _ArrayFile:
         narrow.unlink()
 
     def close(self) -> dict[str, Any]:
-        """Close the file; the header's entry for it."""
-        self._file.close()
+        """Close the file, which is then safely on disk; the header's entry for it."""
+        if not self._file.closed:
+            try:
+                _sync(self._file)
+            finally:
+                self._file.close()
         return {"dtype": self._dtype.str, "shape": [self._rows, *self._columns], "crc32": self._checksum}

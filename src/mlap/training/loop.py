@@ -551,9 +551,8 @@ def _prepare(
     if not (out / files.CONFIG).exists():
         if out.is_dir() and any(not entry.name.startswith(".") for entry in out.iterdir()):
             raise UsageError(f"{out} is neither empty nor a run; choose another folder for {{field}}", "out")
-        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / files.CONFIG, config)  # first: by it the folder is known as a run
         write_splits(out / files.SPLITS, graphs)
-        write_json(out / files.CONFIG, config)
         return
     if not resume:
         raise UsageError(
@@ -573,6 +572,8 @@ def _prepare(
         if field not in may_change:
             reason = "; a cosine schedule or deep supervision cannot be extended" if field == "epochs" else ""
             raise UsageError(f"{out} was started with {{field}} {was}, now got {now}{reason}", field)
+    if not (out / files.SPLITS).exists():  # the run was stopped before it could write them
+        write_splits(out / files.SPLITS, graphs)
     if changed:
         write_json(out / files.CONFIG, {**before, "recipe": recipe.as_dict()})
         (out / files.RESULT).unlink(missing_ok=True)

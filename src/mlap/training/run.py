@@ -311,7 +311,13 @@ def _checksum(path: Path) -> str | None:
 
 def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
     """Write a checkpoint of tensors, numbers and text."""
-    write_whole(path, lambda temporary: torch.save(dict(content), temporary))
+    buffer = io.BytesIO()
+    torch.save(dict(content), buffer)  # to a file, torch would answer a full disk with an error of its own kind
+
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(buffer.getbuffer())
+
+    write_whole(path, write)
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -324,6 +330,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         if isinstance(content, dict) and content.get("format") == FORMAT:
             check_checkpoint(content, dataclasses.fields(Epoch))
             return content
+    except OSError as error:
+        raise error  # the file may be whole, and is not to be thrown away
     except Exception as error:  # a damaged file can make the reader raise nearly anything
         raise DataError(
             f"{path} is damaged ({first_line(error)}); delete it to start the run over, or restore a copy"
