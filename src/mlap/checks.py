@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -64,6 +65,36 @@ def need(content: Any, kinds: Kinds, where: str = "") -> None:
         kind_of = kind if isinstance(kind, Sequence) else (kind,)
         right = isinstance(content[name], kind_of) and (bool in kind_of or not isinstance(content[name], bool))
         expect(right, f"{prefix}{name}", content[name])
+
+
+#: an annotation of a field → the types of its values
+_TYPES: Kinds = {"str": str, "int": int, "float": (int, float), "bool": bool, "dict": dict}
+
+
+def need_fields(content: Any, cls: Any, where: str = "", besides: Sequence[str] = ()) -> None:
+    """Raise a `ValueError` unless this has a value of the right type for every field of a dataclass.
+
+    Args:
+        content: what was read.
+        cls: the dataclass.
+        where: see `need`.
+        besides: fields that someone else looks at.
+
+    >>> from dataclasses import make_dataclass
+    >>> need_fields({"layers": "5"}, make_dataclass("Recipe", [("layers", "int | None")]))
+    Traceback (most recent call last):
+    ...
+    ValueError: layers cannot be '5'
+    """
+    kinds: dict[str, tuple[type, ...]] = {}
+    for field in dataclasses.fields(cls):
+        if field.name in besides:
+            continue
+        kinds[field.name] = ()
+        for name in str(field.type).split(" | "):
+            kind = type(None) if name == "None" else _TYPES[name.partition("[")[0]]
+            kinds[field.name] += kind if isinstance(kind, tuple) else (kind,)
+    need(content, kinds, where)
 
 
 def _fits(value: float) -> bool:

@@ -5,6 +5,7 @@ Nothing here imports torch before a verb runs, so that `mlap --help` answers at 
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Annotated, Any
@@ -73,6 +74,8 @@ def _options(
 def main() -> None:
     """Run the command; an expected error is one line on stderr and exit code 1 (the work) or 2 (the call)."""
     command = typer.main.get_command(app)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may lack letters that names and help texts have
+        sys.stdout.reconfigure(errors="backslashreplace")
     if not sys.argv[1:]:
         sys.argv.append("--help")
     try:

@@ -140,7 +140,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise UsageError(f"there is no plan {str(path)!r}; known: paper, quick, or a TOML file", "plan") from None
     except OSError as error:
         raise UsageError(f"cannot read the plan {path}: {error.strerror}", "plan") from error
-    except ValueError as error:  # of TOML, or of UTF-8
+    except (ValueError, RecursionError) as error:  # of TOML, or of UTF-8
         raise DataError(f"{path} is not a plan in TOML: {error}") from error
     for name, value in content.items():
         if name not in _DEFAULTS:

@@ -20,10 +20,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
+from mlap.checks import expect, need_fields
 from mlap.errors import DataError, MlapError, UsageError
+from mlap.files import first_line
 from mlap.graphs import GraphSet
+from mlap.names import METRICS
 from mlap.provenance import made_by
 from mlap.study import schema
 from mlap.study.engine import Done, Failed
@@ -38,6 +41,8 @@ FOUNDING_FIELDS = frozenset(
     )
 )
 _DEFAULTS = Recipe().as_dict()
+
+_Record = TypeVar("_Record")
 
 
 def run_hash(recipe: Recipe, fingerprint: str) -> str:
@@ -254,29 +259,25 @@ class Study:
 
     def runs(self) -> list[RunRecord]:
         """All runs, in the order in which they were planned."""
-        return [_record(row) for row in self._read(f"{_RUNS} ORDER BY runs.rowid")]
+        return self._made(_record, f"{_RUNS} ORDER BY runs.rowid")
 
     def runs_on(self, fingerprint: str) -> list[RunRecord]:
         """The runs on one data set, in the same order."""
-        return [
-            _record(row)
-            for row in self._read(f"{_RUNS} WHERE runs.fingerprint = ? ORDER BY runs.rowid", (fingerprint,))
-        ]
+        return self._made(_record, f"{_RUNS} WHERE runs.fingerprint = ? ORDER BY runs.rowid", (fingerprint,))
 
     def trials(self, search: str) -> list[RunRecord]:
         """The runs of a search in the order of its trials; the same run may be there more than once."""
-        rows = self._read(f"{_RUNS} JOIN trials ON trials.hash = runs.hash WHERE search = ? ORDER BY number", (search,))
-        return [_record(row) for row in rows]
+        joined = f"{_RUNS} JOIN trials ON trials.hash = runs.hash"
+        return self._made(_record, f"{joined} WHERE search = ? ORDER BY number", (search,))
 
     def history(self, hash: str) -> list[Epoch]:
         """The epochs of a finished run."""
-        rows = self._read(f"SELECT {', '.join(_EPOCH)} FROM epochs WHERE hash = ? ORDER BY epoch", (hash,))
-        return [Epoch(**{name: _number(value) for name, value in row.items()}) for row in rows]
+        query = f"SELECT {', '.join(_EPOCH)} FROM epochs WHERE hash = ? ORDER BY epoch"
+        return self._made(_epoch, query, (hash,))
 
     def plans(self) -> list[PlanRecord]:
         """What the sweeps on this study were asked for, the first one first."""
-        rows = self._read("SELECT name, axes, fingerprint, started, made_by FROM plans ORDER BY id")
-        return [PlanRecord(**{**row, "axes": json.loads(row["axes"])}) for row in rows]
+        return self._made(_plan, "SELECT name, axes, fingerprint, started, made_by FROM plans ORDER BY id")
 
     def baselines(self) -> list[BaselineRecord]:
         """The baselines, in the order in which they were fitted."""
@@ -284,17 +285,15 @@ class Study:
         of_data = {"data_name": "data.name AS data_name", "metric": "metric", "higher_is_better": "higher_is_better"}
         chosen = ", ".join(of_data.get(column, f"baselines.{column}") for column in columns)
         joined = "baselines JOIN data ON data.fingerprint = baselines.fingerprint"
-        rows = self._read(f"SELECT {chosen} FROM {joined} ORDER BY baselines.rowid")
-        return [
-            BaselineRecord(
-                **{
-                    **row,
-                    "higher_is_better": bool(row["higher_is_better"]),
-                    "versions": None if row["versions"] is None else json.loads(row["versions"]),
-                }
-            )
-            for row in rows
-        ]
+        return self._made(_baseline, f"SELECT {chosen} FROM {joined} ORDER BY baselines.rowid")
+
+    def _made(self, make: Callable[[dict[str, Any]], _Record], query: str, values: Sequence[Any] = ()) -> list[_Record]:
+        """The records of a query's rows; a cell that such a record cannot have is a `DataError`."""
+        rows = self._read(query, values)
+        try:
+            return [make(row) for row in rows]
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise DataError(f"{self.path} is damaged: {first_line(error)}") from error
 
     def _read(self, query: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         try:
@@ -493,16 +492,45 @@ def _insert_run(recipe: Recipe, fingerprint: str) -> tuple[str, tuple[Any, ...]]
 
 
 def _record(row: dict[str, Any]) -> RunRecord:
-    versions = row.pop("versions")
-    return RunRecord(
-        **{
-            **row,
-            "recipe": Recipe.of(json.loads(row["recipe"])),
-            "higher_is_better": bool(row["higher_is_better"]),
-            "options": json.loads(row["options"]),
-            "versions": None if versions is None else json.loads(versions),
-        }
-    )
+    row = {**row, **_parsed(row, "recipe", "options", "versions"), "higher_is_better": bool(row["higher_is_better"])}
+    need_fields(row, RunRecord, besides=("recipe",))
+    _check_names(row)
+    return RunRecord(**{**row, "recipe": Recipe.of(row["recipe"])})
+
+
+def _baseline(row: dict[str, Any]) -> BaselineRecord:
+    row = {**row, **_parsed(row, "versions"), "higher_is_better": bool(row["higher_is_better"])}
+    need_fields(row, BaselineRecord)
+    _check_names(row)
+    return BaselineRecord(**row)
+
+
+def _plan(row: dict[str, Any]) -> PlanRecord:
+    row = {**row, **_parsed(row, "axes")}
+    need_fields(row, PlanRecord)
+    expect(all(isinstance(values, list) for values in row["axes"].values()), "axes", row["axes"])
+    return PlanRecord(**row)
+
+
+def _epoch(row: dict[str, Any]) -> Epoch:
+    row = {name: _number(value) for name, value in row.items()}
+    need_fields(row, Epoch)
+    return Epoch(**row)
+
+
+def _parsed(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """The cells that hold JSON objects, read."""
+    found = {name: None if row[name] is None else json.loads(row[name]) for name in names}
+    for name, value in found.items():
+        expect(value is None or isinstance(value, dict), name, value)
+    return found
+
+
+def _check_names(row: Mapping[str, Any]) -> None:
+    expect(row["metric"] in METRICS, "metric", row["metric"])
+    expect(row["status"] in ("planned", "running", "done", "failed"), "status", row["status"])
+    if row["status"] == "done" and "best_epoch" in row:
+        expect(None not in (row["best_epoch"], row["epochs"]), "the epochs of a finished run", None)
 
 
 def _number(value: Any) -> Any:

@@ -6,16 +6,14 @@ readers in `mlap.training.run` put the file's name before it.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
 
-from mlap.checks import MOST_CATEGORIES, Kinds, are, are_numbers, expect, is_count, need
+from mlap.checks import MOST_CATEGORIES, Kinds, are, are_numbers, expect, is_count, need, need_fields
 
 _TEXT = (str, type(None))
-_NUMBERS = (int, float)
 
 
 def _is_text(value: object) -> bool:
@@ -87,21 +85,19 @@ def check_targets(targets: Mapping[str, Any], outputs: int) -> None:
     expect(min(targets["std"]) > 0, "targets.std", targets["std"])
 
 
-def check_result(content: Mapping[str, Any], fields: Iterable[dataclasses.Field[Any]]) -> None:
-    """Look at scores, which may be NaN where a part does not define one, and at the counts beside them."""
-    kinds: Kinds = {"str": str, "int": int, "float": _NUMBERS, "float | None": (*_NUMBERS, type(None))}
-    need(content, {field.name: kinds[str(field.type)] for field in fields})
+def check_checkpoint(content: Mapping[str, Any], epoch_kind: type) -> None:
+    """Look at the state of a run between two epochs; whether it is that of the run's network, `restore` will see.
 
-
-def check_checkpoint(content: Mapping[str, Any], fields: Iterable[dataclasses.Field[Any]]) -> None:
-    """Look at the state of a run between two epochs; whether it is that of the run's network, `restore` will see."""
+    Args:
+        content: what was read.
+        epoch_kind: the dataclass of an entry of the history.
+    """
     need(content, {"history": list, "network": dict, "optimizer": dict, "best_epoch": int, "best_weights": dict})
-    names = [field.name for field in fields]
     history = content["history"]
     expect(bool(history), "history", history)
     for number, epoch in enumerate(history, 1):
-        need(epoch, {name: int if name == "epoch" else _NUMBERS for name in names}, f"history[{number}]")
-        expect(epoch["epoch"] == number and len(epoch) == len(names), f"history[{number}]", epoch)
+        need_fields(epoch, epoch_kind, f"history[{number}]")
+        expect(epoch["epoch"] == number, f"history[{number}].epoch", epoch["epoch"])
     expect(is_count(content["best_epoch"], len(history)), "best_epoch", content["best_epoch"])
     expect(is_count(content.get("steps_done", 0)), "steps_done", content.get("steps_done"))
     for name in ("network", "best_weights", "averaged"):

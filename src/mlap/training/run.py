@@ -16,7 +16,6 @@ Reading executes no code from any of them.
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import platform
 import zipfile
@@ -32,6 +31,7 @@ from torch import Tensor
 
 import mlap
 from mlap.arrays import checksum, checksum_of, read_arrays, write_arrays
+from mlap.checks import need_fields
 from mlap.errors import DataError, UsageError, short
 from mlap.files import first_line, read_json, write_text, write_whole
 from mlap.graphs import GraphSet, Task
@@ -39,7 +39,7 @@ from mlap.graphs.descriptors import descriptor_names
 from mlap.graphs.molecules import are_molecules
 from mlap.nn import GraphNetwork, graph_network
 from mlap.provenance import source_id
-from mlap.training.contents import check_checkpoint, check_config, check_result, check_targets
+from mlap.training.contents import check_checkpoint, check_config, check_targets
 from mlap.training.descriptor_head import DescriptorHead
 from mlap.training.objective import Objective
 from mlap.training.recipe import Recipe
@@ -131,7 +131,7 @@ def read_result(path: Path) -> Result | None:
         return None
     content = read_json(path / RESULT)
     try:
-        check_result(content, dataclasses.fields(Result))
+        need_fields(content, Result)
         return Result(**content)
     except (TypeError, ValueError) as error:
         raise DataError(f"{path / RESULT} is damaged: {first_line(error)}") from error
@@ -328,7 +328,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
                 raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
         content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         if isinstance(content, dict) and content.get("format") == FORMAT:
-            check_checkpoint(content, dataclasses.fields(Epoch))
+            check_checkpoint(content, Epoch)
             return content
     except OSError as error:
         raise error  # the file may be whole, and is not to be thrown away
