@@ -11,7 +11,7 @@ from serving import Served, serving
 
 import mlap
 from mlap.graphs import GraphSet
-from mlap.models import Model
+from mlap.models import Baseline, Ensemble, Model
 from mlap.serve.limits import Limits
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
@@ -37,6 +37,18 @@ def molecules(tmp_path_factory: pytest.TempPathFactory) -> Model:
         out=folder / "run",
         progress=False,
     )
+
+
+@pytest.fixture(scope="session")
+def forest(molecules: Model) -> Model:
+    """A forest, fitted to the same table."""
+    return Baseline.fit("rf-morgan", molecules.data())
+
+
+@pytest.fixture(scope="session")
+def ensemble(molecules: Model, forest: Model) -> Model:
+    """The network and the forest together, calibrated."""
+    return Ensemble.of([molecules, forest])
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,7 @@ def serving(model: Model, graphs: GraphSet | None, *, wait: bool = True, **optio
     from mlap.serve.app import create_app
     from mlap.serve.explorer import Explorer
 
-    explorer = Explorer(model, graphs, limits=options.pop("limits", None))
+    explorer = Explorer(model, graphs, confidence=options.pop("confidence", None), limits=options.pop("limits", None))
     app = create_app(explorer, ["localhost", "127.0.0.1"], **options)
     listening = socket.create_server(("127.0.0.1", 0), backlog=512)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))

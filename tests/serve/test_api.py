@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -10,12 +13,14 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from markdown_blocks import Block, blocks
 from serving import Served, serving
 
 from mlap.graphs import GraphSet
 from mlap.models import Model
 from mlap.serve.guard import POLICY
 from mlap.serve.limits import ATOMS, CHARACTERS, INPUTS, Limits
+from mlap.serve.reference import Reference
 
 
 @pytest.fixture
@@ -136,6 +141,36 @@ def test_the_map_shows_every_graph_once(client: httpx.Client, molecules: Model) 
     assert found["labels"] == labels[found["numbers"], 0].tolist()
 
 
+def test_large_sets_are_thinned_at_random(molecules: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlap.serve.reference.POINTS", 20)
+    with serving(molecules, molecules.data()) as served:
+        state = served.client.get("/api/model").json()["reference"]
+        assert (state["graphs"], state["mapped"]) == (48, 20)
+        numbers = served.client.get("/api/map").json()["numbers"]
+        assert len(set(numbers)) == 20
+        assert sorted(numbers) != list(range(20))
+        assert ask(served.client, "#47")[0]["labels"] == ["not alcohol"]  # also one that is not on the map
+
+
+def test_maps_and_percentiles_come_before_the_whole_set_is_read(
+    molecules: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlap.serve.reference.SAMPLE", 16)
+    monkeypatch.setattr("mlap.serve.reference.ENOUGH", 8)
+    graphs = molecules.data()
+    reference = Reference(molecules, graphs, threading.Lock())
+    for start in range(0, 32, 8):
+        reference._read(slice(start, start + 8))
+        places = reference.places(0, "pca") if reference.num_maps else []
+        assert places is not None
+        assert len(places) == (start + 8 if start >= 8 else 0)
+    known = reference.rows[:32][reference.compared[:32]]
+    values = molecules.predict(graphs.subset(known)).values[:, 0]
+    (found,) = reference.percentiles([0.5])
+    assert found is not None
+    assert found == pytest.approx(100 * np.mean(values < 0.5), abs=100 / 8)
+
+
 def test_tsne_is_computed_on_request(client: httpx.Client) -> None:
     for _ in range(600):
         found = client.get("/api/map", params={"method": "tsne"}).json()
@@ -161,7 +196,7 @@ def test_a_table_is_predicted_row_by_row(client: httpx.Client, molecules: Model,
     assert response.status_code == 202
     id = response.json()["id"]
     state = finished(client, id)
-    assert (state["done"], state["invalid"], state["problem"]) == (4, 1, None)
+    assert (state["lines"], state["done"], state["invalid"], state["problem"]) == (5, 4, 1, None)
     page = client.get(f"/api/tables/{id}/rows").json()
     assert [row["smiles"] for row in page["rows"]] == ["CCO", "CCN", "C(C", "CCCCO"]
     assert [row["error"] is None for row in page["rows"]] == [True, True, False, True]
@@ -325,6 +360,58 @@ def test_graphs_that_are_no_molecules(synthetic: tuple[Model, GraphSet]) -> None
         again = client.post("/api/explain", json={"inputs": ["#5"]}).json()["explanations"][0]
         assert again["svg"] == found["svg"]  # the same places every time
         assert upload(client, b"smiles\nCCO\n").status_code == 409
+
+
+def test_an_ensemble_tells_spread_sets_and_the_terms_of_its_members(ensemble: Model) -> None:
+    with serving(ensemble, ensemble.data(), confidence=0.9) as served:
+        about = served.client.get("/api/model").json()
+        assert (about["members"], about["calibrated"]) == (["mlap-weighted", "rf-morgan"], True)
+        (answer,) = ask(served.client, "CCCCO")
+        expected = ensemble.predict(["CCCCO"], confidence=0.9)
+        assert expected.spread is not None
+        assert answer["outputs"][0]["spread"] == pytest.approx(expected.spread[0, 0])
+        assert answer["more"] == {name: values[0] for name, values in expected.more.items()}
+        assert "90 %" in answer["sentence"]
+        (found,) = served.client.post("/api/explain", json={"inputs": ["CCCCO"]}).json()["explanations"]
+        (explained,) = found["explained"]
+        (inside,) = ensemble.explain(["CCCCO"])
+        assert explained["others"] == {"rf-morgan": pytest.approx(float(inside.others["rf-morgan"][0]))}
+        total = explained["bias"] + sum(map(sum, explained["shares"])) + (explained["graph_share"] or 0)
+        assert total + explained["others"]["rf-morgan"] == pytest.approx(explained["logit"], abs=1e-5)
+        logits = ensemble.logits(ensemble.inputs(["CCCCO"]).graphs)
+        assert explained["logit"] == pytest.approx(float(logits[0, 0]), abs=1e-5)
+
+
+def test_a_forest_predicts_and_explains_nothing(forest: Model) -> None:
+    with serving(forest, forest.data()) as served:
+        about = served.client.get("/api/model").json()
+        assert not about["explains"]
+        assert about["reference"]["no_maps"]
+        (answer,) = ask(served.client, "CCCCO")
+        assert answer["nearest"]
+        assert answer["outputs"][0]["percentile"] is not None
+        refused = served.client.post("/api/explain", json={"inputs": ["CCCCO"]})
+        assert refused.status_code == served.client.get("/api/map").status_code == 409
+
+
+# ---- as documented ---------------------------------------------------------------------------------------------------
+
+PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
+EXAMPLES = [block for block in blocks(PAGE) if "127.0.0.1:8000" in block.code]
+
+
+def test_there_are_examples_of_both_kinds() -> None:
+    assert {block.language for block in EXAMPLES} == {"bash", "python"}
+
+
+@pytest.mark.parametrize("block", EXAMPLES, ids=lambda block: block.language)
+def test_examples_of_the_page_run(served: Served, block: Block, tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("smiles\nCCO\n")
+    code = block.code.replace("http://127.0.0.1:8000", served.address)
+    call = [sys.executable, "-c", code] if block.language == "python" else ["bash", "-euo", "pipefail", "-c", code]
+    done = subprocess.run(call, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=True)
+    assert done.stdout
+    assert "message" not in done.stdout  # a refusal
 
 
 def test_without_data_answers_stand_alone(molecules: Model) -> None:

@@ -21,6 +21,7 @@ import pytest
 import mlap
 from mlap.cli import main
 from mlap.models import Model
+from mlap.serve.limits import Limits
 
 CLIENTS = 200
 ROUNDS = 3
@@ -166,3 +167,43 @@ def test_hundreds_ask_at_once(molecules: Model) -> None:
             memory.append(psutil.Process(process.pid).memory_info().rss)
         assert memory[-1] - memory[0] < 50e6
         assert httpx.post(f"{address}api/predict", json={"inputs": ["CCO"]}).status_code == 200
+
+
+@pytest.mark.slow
+def test_an_hour_of_questions_leaves_nothing_behind(molecules: Model) -> None:
+    """As many questions as one a second for an hour, of all kinds: no memory, file, thread or table is left over."""
+    before = set(Path(tempfile.gettempdir()).glob("mlap-serve-*"))
+    with command(str(molecules.path), "--quiet") as (process, address), httpx.Client(base_url=address) as http:
+        while not (about := http.get("/api/model").json()["reference"])["ready"] or about["done"] < about["mapped"]:
+            time.sleep(0.1)
+
+        def minute(number: int) -> None:
+            """Sixty questions."""
+            for turn in range(27):
+                inputs = [f"{'C' * (1 + (number + turn) % 40)}O"]  # others each time: nothing may be remembered
+                assert http.post("/api/predict", json={"inputs": inputs}).status_code == 200
+                assert http.post("/api/explain", json={"inputs": inputs}).status_code == 200
+            assert http.get("/api/picture", params={"input": "CCO"}).status_code == 200
+            assert http.get("/api/map").status_code == 200
+            assert http.post("/api/predict", content=b"{").status_code == 422
+            sent = http.post("/api/tables", params={"name": "a.csv"}, content=b"smiles\nCCO\nC(C\n" * 20)
+            assert sent.status_code == 202
+            table = f"/api/tables/{sent.json()['id']}"
+            while not http.get(table).json()["finished"]:
+                time.sleep(0.01)
+            assert http.get(f"{table}/predictions.csv").status_code == 200
+            if number % 2:  # the others make room for each other
+                assert http.delete(table).status_code == 204
+
+        server = psutil.Process(process.pid)
+        for number in range(10):
+            minute(number)
+        memory, files, threads = server.memory_info().rss, server.num_fds(), server.num_threads()
+        for number in range(10, 60):
+            minute(number)
+        assert server.memory_info().rss - memory < 30e6
+        assert server.num_fds() <= files + 2
+        assert server.num_threads() <= threads + 2
+        (folder,) = set(Path(tempfile.gettempdir()).glob("mlap-serve-*")) - before
+        assert len(list(folder.iterdir())) <= Limits().tables
+    assert not folder.exists()

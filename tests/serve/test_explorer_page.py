@@ -171,6 +171,18 @@ def test_an_atom_tells_its_levels(page: Browser, explained: dict[str, Any]) -> N
         assert [float(text.replace("−", "-")) for text in numbers] == pytest.approx(expected["shares"][node], abs=6e-3)
 
 
+def test_an_atom_is_tapped_on_a_phone(browser: Browser, served: Served) -> None:
+    start(browser, served, width=390, height=844)
+    ask(browser, SMILES)
+    x, y = browser.evaluate(
+        "(() => { const e = document.querySelector('.target[data-node=\"8\"]'); e.scrollIntoView({block: 'center'});"
+        "const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2] })()"
+    )
+    browser.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+    browser.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    browser.wait("document.querySelector('.bars strong').textContent === 'O8'")
+
+
 def test_two_molecules_share_one_scale(page: Browser, explained: dict[str, Any]) -> None:
     ask(page, f"{SMILES}\nCCN")
     set_value(page, ".controls .field:last-child select", "CCN")
@@ -199,6 +211,40 @@ def test_classes_and_their_difference(browser: Browser, synthetic: tuple[Model, 
         set_value(browser, ".slider input", "0")
         difference = expected.shares[:, 0, 5].astype(float) - expected.shares[:, 0, 7].astype(float)
         assert [share for _, share in shown(browser)] == difference.tolist()
+        assert browser.complaints() == []
+
+
+def test_an_ensemble_shows_the_terms_of_its_members(browser: Browser, ensemble: Model) -> None:
+    (expected,) = ensemble.explain([SMILES])
+    with serving(ensemble, ensemble.data(), confidence=0.9) as served:
+        start(browser, served)
+        assert "mlap-weighted, rf-morgan" in browser.evaluate("document.querySelector('#about').textContent")
+        ask(browser, SMILES)
+        rows = browser.evaluate(
+            "[...document.querySelectorAll('.step')].map((e) => [...e.querySelectorAll('.name, .number')]"
+            ".map((cell) => cell.textContent))"
+        )
+        found = {name: float(number.replace("−", "-")) for name, number in rows}
+        assert found["rf-morgan"] == pytest.approx(float(expected.others["rf-morgan"][0]), abs=6e-4)
+        assert found["logit"] == pytest.approx(float(expected.logits[0]), abs=6e-4)
+        assert sum(found.values()) == pytest.approx(2 * found["logit"], abs=5e-4 * len(found))
+        probability = ensemble.predict([SMILES]).values[0, 0]
+        assert f"{100 * probability:.0f} %" in browser.evaluate("document.querySelector('.means').textContent")
+        assert "over members" in browser.evaluate("document.querySelector('.output small').textContent")
+        assert "90 %" in browser.evaluate("document.querySelector('.sentence').textContent")
+        assert browser.complaints() == []
+
+
+def test_a_forest_is_asked_but_not_looked_into(browser: Browser, forest: Model) -> None:
+    with serving(forest, forest.data()) as served:
+        start(browser, served)
+        browser.point("textarea")
+        browser.write(SMILES)
+        browser.point("button.primary")
+        browser.wait("document.querySelector('.sentence')")
+        assert browser.evaluate("document.querySelector('.inside')") is None
+        browser.point("#tab-map")
+        browser.wait("document.querySelector('#map').textContent.includes('no map')")
         assert browser.complaints() == []
 
 
@@ -336,6 +382,16 @@ def test_nothing_sticks_out_on_a_phone(browser: Browser, served: Served, table: 
         browser.wait("document.querySelector('tbody tr')")
     assert browser.evaluate("document.documentElement.scrollWidth") == 360
     assert browser.evaluate(OUTSIDE) == []
+
+
+def test_the_examples_of_the_page_run(page: Browser) -> None:
+    page.point("#tab-help")
+    examples = page.evaluate("[...document.querySelectorAll('#help pre')].map((e) => e.textContent)")
+    for text in examples[:3]:  # the fourth is about a file of the user
+        call = ["bash", "-euc", text] if text.startswith("curl") else [sys.executable, "-c", text]
+        said = subprocess.run(call, capture_output=True, text=True, timeout=60, check=True).stdout
+        assert said
+        assert "message" not in said  # a refusal
 
 
 def test_no_file_of_the_page_names_another_machine() -> None:

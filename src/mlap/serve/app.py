@@ -151,6 +151,7 @@ def _tables(tables: Tables, gate: Gate) -> APIRouter:
             with table.source.open("wb") as file:
                 async for part in request.stream():
                     file.write(part)
+                    table.lines += part.count(b"\n")
             if not table.source.stat().st_size:
                 raise Problem(422, "the file is empty", "body")
             tables.start(table)

@@ -193,6 +193,7 @@ class Table(BaseModel):
 
     id: str
     name: str
+    lines: int = Field(description="line ends of the file: about as many as it has rows")
     done: int = Field(description="rows predicted so far")
     invalid: int
     finished: bool

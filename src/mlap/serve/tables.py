@@ -42,6 +42,7 @@ class Table:
         self.folder = folder
         self.source = folder / f"table{_ending(name)}"
         self.result = folder / "predictions.csv"
+        self.lines = 0
         self.columns: list[str] = []
         self.rows: list[schemas.Row] = []
         self.invalid = 0
@@ -55,6 +56,7 @@ class Table:
         return schemas.Table(
             id=self.id,
             name=self.name,
+            lines=self.lines,
             done=len(self.rows),
             invalid=self.invalid,
             finished=self.finished,

@@ -5,6 +5,9 @@ import { count, short } from "./words.js";
 
 const PAGE = 50;
 
+/** A column's name, which may be broken into lines. */
+const headed = (name) => name.replaceAll("_", " ");
+
 export class TableView {
   constructor(root, about, ask) {
     Object.assign(this, { root, about, ask });
@@ -62,7 +65,9 @@ export class TableView {
     delete this.query.sort;
     const { id } = table;
     while (!table.finished && this.table.id === id) {
-      this.state.replaceChildren(el("p", {}, `${table.name}: ${count(table.done, "row")} predicted …`), el("progress"));
+      const said = `${table.name}: ${table.done.toLocaleString("en")} of about ${count(table.lines, "row")} predicted …`;
+      this.state.replaceChildren(el("p", {}, said),
+        el("progress", { max: Math.max(table.lines, table.done, 1), value: table.done, "aria-label": "Rows predicted" }));
       await new Promise((wake) => setTimeout(wake, 300));
       try {
         table = await get(`/api/tables/${id}`);
@@ -85,7 +90,7 @@ export class TableView {
     const { id } = this.table;
     this.rows = el("tbody");
     this.heads = ["smiles", ...this.table.columns].map((name) => {
-      const button = el("button", { onclick: () => this.sort(name) }, name);
+      const button = el("button", { onclick: () => this.sort(name) }, headed(name));
       return el("th", { scope: "col", "data-name": name }, button);
     });
     const contains = el("input", { type: "text", oninput: () => this.filter({ contains: contains.value }) });
@@ -118,7 +123,7 @@ export class TableView {
     for (const head of this.heads) {
       const chosen = head.dataset.name === name;
       head.ariaSort = chosen ? (this.query.descending ? "descending" : "ascending") : "none";
-      head.firstChild.textContent = head.dataset.name + (chosen ? (this.query.descending ? " ↓" : " ↑") : "");
+      head.firstChild.textContent = headed(head.dataset.name) + (chosen ? (this.query.descending ? " ↓" : " ↑") : "");
     }
     this.load();
   }
