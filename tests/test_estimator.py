@@ -35,7 +35,13 @@ pytest.importorskip("rdkit")
 
 TINY: dict[str, Any] = {
     "recipe": {"descriptors": False},
-    **{"layers": 2, "width": 8, "epochs": 4, "dropout": 0.0, "batch_size": 16, "lr": 0.01, "random_state": 0},
+    "layers": 2,
+    "width": 8,
+    "epochs": 4,
+    "dropout": 0.0,
+    "batch_size": 16,
+    "lr": 0.01,
+    "random_state": 0,
 }
 SMILES = ["CCO", "CCN", "CCC", "CCCC", "OCCO", "CC(C)O", "CCCO", "CNC", "c1ccccc1", "Oc1ccccc1"] * 3
 ALCOHOL = np.array(["yes" if "O" in text else "no" for text in SMILES])

@@ -27,7 +27,7 @@ class TwoLayers(nn.Sequential):
     def forward(self, x: Tensor) -> Tensor:
         """Transform rows `(N, in_channels)` into `(N, out_channels)`."""
         for module in self:
-            if isinstance(module, nn.BatchNorm1d) and len(x) < 2:
+            if isinstance(module, nn.BatchNorm1d) and module.training and len(x) < 2:
                 x = F.batch_norm(x, module.running_mean, module.running_var, module.weight, module.bias, eps=module.eps)
             else:
                 x = module(x)
