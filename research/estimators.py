@@ -3,9 +3,9 @@
     python -m research.estimators
 
 On NCI83 (graphs with atom and bond types, no SMILES) and on BACE (a table of SMILES). Each row is a mean over the same
-folds: `MLAPClassifier` with its defaults and with three members; a forest and a logistic regression on what
-scikit-learn's users would compute by themselves (Morgan bits and MACCS keys for SMILES, counts of Weisfeiler–Lehman subtrees for
-graphs); and the network's vectors in a logistic regression (`Pipeline`). Nothing is tuned. Writes
+folds. `MLAPClassifier` has its defaults, or three members, or gives its vectors to a logistic regression in a
+`Pipeline`. Beside it are a forest and a logistic regression on what scikit-learn's users would compute by themselves:
+Morgan bits and MACCS keys of SMILES, counts of Weisfeiler–Lehman subtrees of graphs. Nothing is tuned. Writes
 `research/results/estimators.csv`.
 """
 
@@ -37,7 +37,7 @@ SCORES = {"rocauc": "roc_auc", "accuracy": "accuracy", "log_loss": "neg_log_loss
 def main() -> None:
     """Cross-validate, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--folds", type=int, default=3)
     parser.add_argument("--epochs", type=int, help="of the networks; what the recipe says unless given")
     options = parser.parse_args()
     torch.set_num_threads(1)
