@@ -221,8 +221,8 @@ def test_the_check_of_options_finds_what_is_wrong() -> None:
 
 def test_the_coverage_that_is_told_is_the_coverage_that_was_measured() -> None:
     """The page on trust has the rows of `research/results/coverage.csv` for these models, and no others."""
-    told = [line for line in (ROOT / "docs" / "trust.md").read_text().splitlines() if line.count("| 0.9 |") == 1]
-    with (ROOT / "research" / "results" / "coverage.csv").open(newline="", encoding="utf-8") as file:
+    told = [line for line in (TOP / "docs" / "trust.md").read_text().splitlines() if line.count("| 0.9 |") == 1]
+    with (TOP / "research" / "results" / "coverage.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["confidence"] == "0.9" and row["class"] != "all"]
     measured = [
         f"| {row['class']} | 0.9 | {float(row['coverage']):.3f} | {int(row['graphs']):,} |"
