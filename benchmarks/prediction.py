@@ -59,7 +59,8 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="others are kept as they were")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
-    arguments = ["peers/bin/chemprop" if given == options.chemprop else given for given in sys.argv[1:]]
+    paths = {options.chemprop: "peers/bin/chemprop", str(options.work): "build/prediction"}  # wherever they are here
+    arguments = [paths.get(given, given) for given in sys.argv[1:]]
     record = Record(made_by("rdkit", "torch", arguments=arguments))
 
     library = options.work / "library.csv"
