@@ -217,3 +217,17 @@ def test_the_check_of_options_finds_what_is_wrong() -> None:
     assert wrong_words("mlap frobnicate x") == ["frobnicate"]
     script = "cat a | mlap predict m - > b\nfor s in 0; do\n  mlap sweep \\\n x\ndone"
     assert [" ".join(command.split()) for command in _commands(script)] == ["mlap predict m -", "mlap sweep x"]
+
+
+def test_the_coverage_that_is_told_is_the_coverage_that_was_measured() -> None:
+    """The page on trust has the rows of `research/results/coverage.csv` for these models, and no others."""
+    told = [line for line in (TOP / "docs" / "trust.md").read_text().splitlines() if line.count("| 0.9 |") == 1]
+    with (TOP / "research" / "results" / "coverage.csv").open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["confidence"] == "0.9" and row["class"] != "all"]
+    measured = [
+        f"| {row['class']} | 0.9 | {float(row['coverage']):.3f} | {int(row['graphs']):,} |"
+        for row in rows
+        if row["model"] in ("wl-linear", "rf-assay")
+    ]
+    assert len(told) == 6
+    assert [line[-len(end) :] for line, end in zip(told, measured, strict=True)] == measured

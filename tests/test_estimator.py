@@ -290,13 +290,65 @@ def test_invalid_rows_raise_or_are_nan() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "field"),
-    [({"invalid": "skip"}, "invalid"), ({"validation_fraction": 2}, "validation_fraction"), ({"layers": 0}, "layers")],
+    [
+        ({"invalid": "skip"}, "invalid"),
+        ({"validation_fraction": 2}, "validation_fraction"),
+        ({"layers": 0}, "layers"),
+        ({"members": 0}, "members"),
+        ({"early_stopping": "never"}, "early_stopping"),
+    ],
 )
 def test_wrong_arguments_are_found_by_fit(settings: dict[str, Any], field: str) -> None:
     model = MLAPClassifier(**{**TINY, **settings})
     with pytest.raises(UsageError) as caught:
         model.fit(SMILES, ALCOHOL)
     assert caught.value.field == field
+
+
+# ---- what is trained -------------------------------------------------------------------------------------------------
+
+
+def test_the_default_is_the_recommended_network() -> None:
+    classifier = MLAPClassifier(epochs=1).fit(SMILES, ALCOHOL)
+    rows = len(SMILES)
+    expected = mlap.Recipe.recommended("binary", rows, molecules=True, epochs=1, seed=classifier.model_.recipe.seed)
+    assert classifier.model_.recipe == expected
+    assert classifier.model_.config["data"]["splits"]["train"] == rows  # nothing is held out: the last epoch is kept
+    regressor = MLAPRegressor(epochs=1).fit(SMILES, np.arange(rows))
+    assert regressor.model_.recipe.select == "best"
+    assert regressor.model_.config["data"]["splits"] == {"train": 27, "valid": 3}
+    changed = MLAPClassifier({"descriptors": False, "layers": 3}, layers=2, epochs=1).fit(SMILES, ALCOHOL)
+    recipe = changed.model_.recipe
+    assert (recipe.descriptors, recipe.layers, recipe.width) == (False, 2, expected.width)
+    whole = mlap.Recipe(width=8, layers=1, epochs=1)
+    assert MLAPClassifier(whole, random_state=0).fit(SMILES, ALCOHOL).model_.recipe.norm == whole.norm
+
+
+def test_members_are_networks_that_add_up(folder: Path) -> None:
+    model = MLAPClassifier(**TINY, members=3).fit(SMILES, ALCOHOL)
+    members = model.model_.members
+    assert len({member.recipe.seed for member in members}) == 3
+    probabilities = np.stack([member.predict(SMILES).values[:, 0] for member in members])
+    logits = np.log(probabilities / (1 - probabilities)).mean(axis=0)
+    assert np.allclose(model.decision_function(SMILES), logits, atol=1e-5)
+    assert model.transform(SMILES).shape == (len(SMILES), 3 * 8)
+    explanation = model.explain(["CCO"])[0]
+    total = explanation.bias + explanation.shares.sum(axis=(0, 1))
+    assert np.allclose(total, model.decision_function(["CCO"]), atol=1e-5)
+    model.save(folder)
+    again = MLAPClassifier.load(folder)
+    assert again.get_params() == model.get_params()
+    assert np.allclose(again.predict_proba(SMILES), model.predict_proba(SMILES), atol=1e-7)
+    assert np.allclose(mlap.load(folder).predict(SMILES).values[:, 0], model.predict_proba(SMILES)[:, 1], atol=1e-7)
+    assert GridSearchCV(MLAPClassifier(**TINY), {"members": [1, 2]}, cv=2).fit(SMILES, ALCOHOL).best_score_ > 0
+
+
+def test_what_is_not_made_of_networks_is_no_estimator(folder: Path) -> None:
+    graphs = mlap.load_graphs(SMILES, labels=ALCOHOL.tolist())
+    splits = {"train": np.arange(20), "valid": np.arange(20, 30)}
+    mlap.train(dataclasses.replace(graphs, splits=splits), baseline="wl-linear", out=folder)
+    with pytest.raises(UsageError, match="baseline"):
+        MLAPClassifier.load(folder)
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------------

@@ -117,8 +117,9 @@ def test_a_graph_does_not_see_its_batch(name: str, norm: str, residual: bool) ->
             close(level, expected[own])
 
 
-def test_batch_norm_of_a_single_node_in_training() -> None:
-    backbone = make_backbone("gin", 4, 2, norm="batch", dropout=0)
+@pytest.mark.parametrize("inner_norm", ["none", "batch"])
+def test_batch_norm_of_a_single_node_in_training(inner_norm: str) -> None:
+    backbone = make_backbone("gin", 4, 2, norm="batch", inner_norm=inner_norm, dropout=0)
     one = torch.zeros(1, dtype=torch.long)
     levels = backbone(torch.randn(1, 4), torch.empty(2, 0, dtype=torch.long), None, one, 1)
     assert all(level.isfinite().all() for level in levels)

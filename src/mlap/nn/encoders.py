@@ -106,7 +106,7 @@ class RealEncoder(TwoLayers):
         """Encode real vectors `(rows, columns)` to `(rows, channels)`."""
         _check_columns(features, self.in_channels, "real")
         assert features is not None
-        encoded: Tensor = super().forward(features)  # type: ignore[no-untyped-call]
+        encoded: Tensor = super().forward(features)
         return encoded
 
 
