@@ -156,11 +156,11 @@ def predict(
 
 
 def _quickly(source: str | list[str], root: Path | None) -> AbstractContextManager[None]:
-    """Compute SMILES on the command line without kernels: these take longer to load than a few molecules to predict."""
+    """SMILES on the command line are predicted without kernels, which take longer to load than that takes."""
     from mlap.graphs.sources import is_source
-    from mlap.kernels import disabled
+    from mlap.nn.execution import by_itself
 
-    return nullcontext() if isinstance(source, str) and is_source(source, root) else disabled()
+    return nullcontext() if isinstance(source, str) and is_source(source, root) else by_itself()
 
 
 def _sayer(silent: bool) -> Callable[[str], None]:

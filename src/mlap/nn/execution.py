@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,6 +33,15 @@ def executor(network: GraphNetwork, g: Graphs) -> Executor | None:
     make = _maker()
     made: Executor | None = None if make is None else make(network, g)
     return made
+
+
+def by_itself() -> AbstractContextManager[None]:
+    """Inside, networks run by their own modules alone."""
+    try:
+        from mlap import kernels
+    except ImportError:
+        return nullcontext()
+    return kernels.disabled()
 
 
 @cache
