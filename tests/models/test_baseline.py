@@ -191,12 +191,12 @@ def test_mistakes(tmp_path: Path) -> None:
     ("change", "fact"),
     [
         ({"format": 99}, "99"),
-        ({"baseline": {"name": "rf-other", "descriptors": [], "seed": 0}}, "rf-other"),
+        ({"baseline": {"name": "rf-other", "descriptors": [], "seed": 0, "notes": []}}, "rf-other"),
         ({"kind": "oracle"}, "oracle"),
         ({"task": {"kind": "binary"}}, "config.json"),
         ({"baseline": {"name": "rf-assay"}}, "config.json"),
         ({"task": {"kind": "binary", "num_outputs": 2, "metric": "rocauc", "names": []}}, "1.roots"),
-        ({"baseline": {"name": "wl-linear", "descriptors": [], "seed": 0}}, "columns"),
+        ({"baseline": {"name": "wl-linear", "descriptors": [], "seed": 0, "notes": []}}, "columns"),
     ],
 )
 def test_damaged_directories(change: dict[str, Any], fact: str, tmp_path: Path) -> None:
