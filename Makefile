@@ -1,6 +1,7 @@
 # Two commands do everything on a machine with Python 3.10 or newer and make:
 #   make demo   sets up, trains and explains a model of real molecules, and repeats the paper's study on a reduced scale
 #   make test   sets up, runs lint, types and tests
+#   make soak   half an hour of injected faults and killed processes; writes research/results/trust.csv
 # And a third builds the documentation's site:
 #   make docs   sets up, writes build/site/index.html; warnings are errors
 PYTHON ?= python3
@@ -8,13 +9,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test lint docs soak clean
 demo: $(VENV)/installed
 	@BIN=$(BIN) bash scripts/demo.sh
 
 test: $(VENV)/installed-dev lint
 	@sh scripts/browser.sh
 	$(BIN)/python -m pytest -n 2
+
+soak: $(VENV)/installed-dev
+	$(BIN)/python tests/faults/campaign.py soak --minutes 30 --out research/results/trust.csv
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .

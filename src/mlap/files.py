@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -59,6 +60,15 @@ def remove_abandoned(folder: Path) -> None:
                 and _is_abandoned(entry, int(found["pid"]), found["machine"])
             ):
                 remove(entry)
+
+
+def scratch_folder(name: str) -> Path:
+    """A new folder of our own in the temporary one; those that killed processes have left there are removed."""
+    place = Path(tempfile.gettempdir())
+    remove_abandoned(place)
+    folder = aside(place / name)
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 def remove(path: Path) -> None:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import csv
+import itertools
 import json
 import random
+import re
+import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+import httpx
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -19,6 +28,11 @@ from faults.checks import Snapshot, damaged, snapshot
 from faults.commands import SCENARIOS, Answer, Scenario, Workshop
 from faults.syscalls import BROKEN, FORBIDDEN, FULL, KILL, Fault
 
+import mlap
+
+#: the explorer's name among the commands
+EXPLORER = "serve"
+_SERVE = "serve run --port 0 --threads 1"
 FAULTS = {fault.name: fault for fault in (FULL, BROKEN, FORBIDDEN)}
 
 
@@ -49,6 +63,7 @@ class Campaign:
     def __init__(self, workshop: Workshop) -> None:
         self._workshop = workshop
         self._references: dict[str, tuple[Snapshot, float]] = {}
+        self._calls: dict[tuple[str, str], int] = {}
 
     def reference(self, scenario: Scenario) -> tuple[Snapshot, float]:
         """What the undisturbed command leaves, and how long it takes."""
@@ -78,7 +93,8 @@ class Campaign:
         _, seconds = self.reference(scenario)
         self._workshop.begin(scenario.start)
         trial = Trial(scenario.name, KILL.name, 0)
-        calls, call = self._calls(scenario), scenario.call
+        calls, call = self.calls(scenario, KILL), scenario.call
+        self._workshop.begin(scenario.start)
         for _ in range(rng.choice((1, 1, 2))):
             if rng.random() < 0.5:
                 trial.number = rng.randint(1, calls)
@@ -89,22 +105,44 @@ class Campaign:
         self._judge(trial, scenario, answer)
         return trial
 
-    def _calls(self, scenario: Scenario) -> int:
-        answer = self._workshop.run(scenario.call)
-        self._workshop.begin(scenario.start)
-        return answer.watched.calls
+    def kill_explorer(self, rng: random.Random) -> Trial:
+        """Kill the explorer while it predicts tables, then let another one come and go."""
+        trial = Trial(EXPLORER, KILL.name, 0)
+        workshop = self._workshop
+        workshop.begin("made")
+        before = snapshot(workshop.trial)
+        with asking(workshop.out):
+            workshop.run(_SERVE, moment=rng.uniform(0, 4))
+        problems = trial.problems
+        problems += [f"the explorer was killed, and {what}" for what in _differences(before, snapshot(workshop.trial))]
+        with asking(workshop.out) as answers:
+            ended = workshop.run(_SERVE, moment=5, signal_=signal.SIGINT)
+        if ended.watched.hung or not answers:
+            problems.append(f"the next explorer does not answer: {ended.err[-1500:]}")
+        problems += [f"{left.name} is left over" for left in workshop.temporary.glob(".mlap-serve*")]
+        return trial
+
+    def calls(self, scenario: Scenario, fault: Fault) -> int:
+        """How many calls of an undisturbed command a fault can hit."""
+        key = scenario.name, fault.name
+        if key not in self._calls:
+            self._workshop.begin(scenario.start)
+            self._calls[key] = self._workshop.run(scenario.call, fault).watched.calls
+        return self._calls[key]
 
     def _judge(self, trial: Trial, scenario: Scenario, answer: Answer) -> None:
         """Note what does not hold."""
         folder = self._workshop.trial
-        reference, _ = self.reference_kept(scenario)
+        reference, _ = self._references[scenario.name]
         problems = trial.problems
         trial.hit = answer.watched.hit[0] if answer.watched.hit else ""
         trial.survived = answer.code == 0
         if answer.watched.hung:
             problems.append("it hung")
         if answer.code == 0:
-            problems += [f"exit code 0, but {what}" for what in _differences(reference, snapshot(folder))]
+            found = snapshot(folder).items()  # what is hidden is for the next command to remove
+            visible = {name: digest for name, digest in found if digest or name in reference}
+            problems += [f"exit code 0, but {what}" for what in _differences(reference, visible)]
         elif trial.fault != KILL.name:
             lines = answer.err.splitlines()
             if answer.code not in (1, 2) or len(lines) != 1 or not lines[0].startswith("mlap: "):
@@ -116,9 +154,31 @@ class Campaign:
         else:
             problems += [f"repeated, {what}" for what in _differences(reference, snapshot(folder))]
 
-    def reference_kept(self, scenario: Scenario) -> tuple[Snapshot, float]:
-        """The reference, which must have been made before the trial began."""
-        return self._references[scenario.name]
+
+@contextmanager
+def asking(out: Path) -> Iterator[list[int]]:
+    """Upload tables to an explorer that prints its address to a file, over and over; the codes of its answers."""
+    codes: list[int] = []
+    over = threading.Event()
+    out.write_text("")
+
+    def ask() -> None:
+        while not over.wait(0.05):
+            found = re.search(r"http://[\d.]+:\d+", out.read_text(encoding="utf-8"))
+            if found is None:
+                continue
+            with contextlib.suppress(httpx.HTTPError):
+                table = {"name": "t.csv"}
+                content = "smiles\n" + "CCO\n" * 2000
+                codes.append(httpx.post(f"{found[0]}/api/v1/tables", params=table, content=content).status_code)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield codes
+    finally:
+        over.set()
+        thread.join()
 
 
 def _differences(expected: Snapshot, found: Snapshot) -> Iterator[str]:
@@ -134,18 +194,92 @@ def _differences(expected: Snapshot, found: Snapshot) -> Iterator[str]:
 def main() -> None:
     """Run a campaign; one JSON object per trial on stdout."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("campaign", choices=("inject", "kill"))
+    parser.add_argument("campaign", choices=("inject", "kill", "soak"))
     parser.add_argument("--verbs", default=",".join(SCENARIOS), help="which commands")
     parser.add_argument("--faults", default=",".join(FAULTS), help="which faults")
     parser.add_argument("--step", type=int, default=1, help="inject: every so manyth call only")
     parser.add_argument("--first", type=int, default=1, help="inject: the first call")
     parser.add_argument("--trials", type=int, default=300, help="kill: how many")
     parser.add_argument("--seed", type=int, default=0, help="kill: of the random choices")
+    parser.add_argument("--minutes", type=float, default=30, help="soak: about how long")
+    parser.add_argument("--out", type=Path, help="soak: a CSV file for the figures")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="mlap-faults-") as folder:
         campaign = Campaign(Workshop(Path(folder)))
+        if options.campaign == "soak":
+            sys.exit(soak(campaign, options))
         for trial in _trials(campaign, options):
             print(json.dumps(asdict(trial)), flush=True)
+
+
+#: columns of the figures
+COLUMNS = ("promise", "verb", "fault", "trials", "stopped", "survived", "broken", "command", "version")
+_PROMISES = {
+    "inject": "a failed system call: one line, files whole or absent, repeating gives the undisturbed result",
+    "kill": "kill -9: files whole or absent, repeating gives the undisturbed result",
+}
+
+
+def soak(campaign: Campaign, options: argparse.Namespace) -> int:
+    """All campaigns, in a random order that spreads what the time allows; a table, and 1 if something did not hold."""
+    end = time.monotonic() + 60 * options.minutes
+    rng = random.Random(options.seed)
+    killed = itertools.chain(
+        (campaign.kill(SCENARIOS[name], rng) for name in itertools.islice(itertools.cycle(SCENARIOS), options.trials)),
+        (campaign.kill_explorer(rng) for _ in range(options.trials // len(SCENARIOS))),
+    )
+    injected = _spread(campaign, rng, end)
+    found: list[tuple[str, Trial]] = []
+    for kind, trials in (("kill", killed), ("inject", injected)):
+        for trial in trials:
+            found.append((kind, trial))
+            if trial.problems:
+                print(json.dumps(asdict(trial)), file=sys.stderr, flush=True)
+    rows = _figures(found, f"make soak (seed {options.seed}, {options.minutes:g} minutes)")
+    for row in rows:
+        print(*(f"{row[column]}" for column in COLUMNS[1:7]), sep="\t")
+    if options.out is not None:
+        with options.out.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    return int(any(trial.problems for _, trial in found))
+
+
+def _spread(campaign: Campaign, rng: random.Random, end: float) -> Iterator[Trial]:
+    """Every call of every command and fault, in a random order, until the time is over."""
+    chances = [
+        (scenario, fault, number)
+        for scenario in SCENARIOS.values()
+        for fault in FAULTS.values()
+        for number in range(1, campaign.calls(scenario, fault) + 1)
+    ]
+    print(f"{len(chances)} calls can fail", file=sys.stderr, flush=True)
+    rng.shuffle(chances)
+    for scenario, fault, number in chances:
+        if time.monotonic() > end:
+            return
+        yield from campaign.inject(scenario, fault, iter([number]))
+
+
+def _figures(found: list[tuple[str, Trial]], command: str) -> list[dict[str, object]]:
+    groups: dict[tuple[str, str, str], list[Trial]] = {}
+    for kind, trial in found:
+        groups.setdefault((kind, trial.scenario, trial.fault), []).append(trial)
+    return [
+        {
+            "promise": _PROMISES[kind],
+            "verb": verb,
+            "fault": fault,
+            "trials": len(trials),
+            "stopped": sum(not trial.survived for trial in trials),
+            "survived": sum(trial.survived for trial in trials),
+            "broken": sum(bool(trial.problems) for trial in trials),
+            "command": command,
+            "version": mlap.__version__,
+        }
+        for (kind, verb, fault), trials in groups.items()
+    ]
 
 
 def _trials(campaign: Campaign, options: argparse.Namespace) -> Iterator[Trial]:

@@ -1,4 +1,4 @@
-"""What must hold after a fault: files are whole or absent; repeating the command gives the undisturbed result."""
+"""What must hold after a fault: files are whole or absent, and repeating the command gives its undisturbed result."""
 
 from __future__ import annotations
 
@@ -131,7 +131,9 @@ def _rows(path: Path) -> Any:
         found = connection.execute("PRAGMA integrity_check").fetchone()[0]
         if found != "ok":
             raise ValueError(found)
-        names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        # `plans` notes each sweep, also those that were stopped
+        tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'plans'"
+        names = [row[0] for row in connection.execute(tables)]
         return {
             name: [
                 {key: row[key] for key in row.keys() if key not in _TIMES}  # noqa: SIM118

@@ -125,6 +125,8 @@ class Workshop:
         self._compile()
         self._folder = folder
         self.trial = folder / "trial"
+        self.out = folder / "stdout"
+        self.temporary = folder
         self._starts: dict[str, Path] = {}
 
     @staticmethod
@@ -147,7 +149,7 @@ class Workshop:
 
     def _make(self, start: str) -> None:
         self.trial.mkdir()
-        for name in ("home", "tmp", "data"):
+        for name in ("home", "data"):
             (self.trial / name).mkdir()
         (self.trial / "table.csv").write_text(_table(range(60)), encoding="utf-8")
         (self.trial / "other.csv").write_text(_table(range(35, 60)), encoding="utf-8")
@@ -162,7 +164,7 @@ class Workshop:
 
         Further arguments are those of `watch`.
         """
-        out, err = self._folder / "stdout", self._folder / "stderr"
+        out, err = self.out, self._folder / "stderr"
 
         def work() -> int:
             with out.open("wb") as to_out, err.open("wb") as to_err:
@@ -187,7 +189,7 @@ class Workshop:
         os.chdir(self.trial)
         home = str(self.trial / "home")
         os.environ |= {"HOME": home, "XDG_CACHE_HOME": home, "MLAP_DATA": str(self.trial / "data")}
-        os.environ |= {"TMPDIR": str(self.trial / "tmp"), "COLUMNS": "120"}
+        os.environ |= {"TMPDIR": str(self._folder), "COLUMNS": "120"}
         import tempfile
 
         import mlap.study.local_engine as engine
@@ -211,7 +213,7 @@ def _main() -> int:
 
 
 class _ForkedWorker:
-    """A worker of a sweep like the one that `subprocess.Popen` starts, without the seconds of importing torch."""
+    """A worker of a sweep, like the one that `subprocess.Popen` starts, without the seconds of importing torch."""
 
     def __init__(self, command: list[str], *, stdin: int, stdout: int, stderr: IO[bytes], env: dict[str, str]) -> None:
         their_in, our_in = os.pipe()

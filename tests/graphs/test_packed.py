@@ -9,7 +9,8 @@ import mmap
 import multiprocessing
 import os
 import shutil
-import time
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterable
 from itertools import pairwise
@@ -23,6 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlap.errors import DataError, UsageError
+from mlap.files import aside
 from mlap.graphs import Features, GraphSet, Task, packed, places, random_split, synthetic
 
 
@@ -443,13 +445,18 @@ def test_a_set_that_a_killed_process_moved_aside_comes_back(tmp_path: Path) -> N
     assert os.listdir(tmp_path) == ["s.graphs"]
 
 
-def test_what_killed_writers_left_is_removed_after_a_day(tmp_path: Path) -> None:
-    for number, age in enumerate((0, 100_000)):
-        part = tmp_path / f".s.graphs.{number:012x}.part"
-        part.mkdir()
-        os.utime(part, (time.time() - age,) * 2)
+def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
     packed.save(synthetic(2), tmp_path / "s.graphs")
-    assert sorted(os.listdir(tmp_path)) == [".s.graphs.000000000000.part", "s.graphs"]
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    for kind in ("part", "old"):
+        left = Path(str(aside(tmp_path / "s.graphs", kind)).replace(f".{os.getpid()}-", f".{killed.pid}-"))
+        left.mkdir()
+        (left / "y.bin").touch()
+    ours = aside(tmp_path / "s.graphs")  # of a process that lives
+    ours.mkdir()
+    packed.save(synthetic(2), tmp_path / "s.graphs")
+    assert sorted(os.listdir(tmp_path)) == [ours.name, "s.graphs"]
 
 
 def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from mlap.graphs._smiles import require_rdkit
 from mlap.graphs.descriptors import check_descriptors, descriptor_names
 from mlap.graphs.dividing import write_splits
 from mlap.models.fingerprints import column_names, fingerprints
-from mlap.models.folders import holds_model, make_folder
+from mlap.models.folders import check_folder, holds_model, new_folder
 from mlap.models.forest import Forest, grow_forest
 from mlap.models.linear import Linear, fit_linear
 from mlap.models.model import Model
@@ -298,12 +298,13 @@ def train_baseline(
                 raise UsageError(f"{path} holds a baseline with {{field}} {facts[field_]}, now got {value}", field_)
         return before
     if path is not None:
-        make_folder(path, overwrite)
+        check_folder(path, overwrite)
     model = Baseline.fit(name, graphs, seed=seed, metric=metric, n_jobs=n_jobs)
     model.scored(graphs)
     if path is not None:
-        write_splits(path / SPLITS, graphs)
-        model.write(path)
+        with new_folder(path, overwrite) as folder:
+            write_splits(folder / SPLITS, graphs)
+            model.write(folder)
         model.path = path
     return model
 

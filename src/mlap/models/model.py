@@ -20,7 +20,7 @@ from mlap.graphs.progress import Progress
 from mlap.models.calibrated import Calibrated, alpha_of
 from mlap.models.evaluation import Evaluation, evaluation
 from mlap.models.explanation import Explanation
-from mlap.models.folders import make_folder
+from mlap.models.folders import new_folder
 from mlap.models.predictions import Predictions
 from mlap.training import Objective
 from mlap.training.run import SPLITS, check_fits
@@ -332,12 +332,12 @@ class Model:
         path = Path(path)
         splits = None if self.path is None else self.path / SPLITS
         parts = splits.read_text(encoding="utf-8") if splits is not None and splits.exists() else None
-        make_folder(path, overwrite)
-        if parts is not None:
-            write_text(path / SPLITS, parts)
-        self.write(path)
-        if self.calibrated is not None:
-            self.calibrated.write(path)
+        with new_folder(path, overwrite) as folder:
+            if parts is not None:
+                write_text(folder / SPLITS, parts)
+            self.write(folder)
+            if self.calibrated is not None:
+                self.calibrated.write(folder)
         return path
 
     def explain(

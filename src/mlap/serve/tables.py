@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mlap.errors import MlapError
-from mlap.files import first_line
+from mlap.files import first_line, scratch_folder
 from mlap.graphs.inputs import iter_inputs
 from mlap.models import Predictions
 from mlap.serve import schemas
@@ -134,7 +134,7 @@ class Tables:
 
     def __init__(self, explorer: Explorer) -> None:
         self.explorer = explorer
-        self.folder = Path(tempfile.mkdtemp(prefix="mlap-serve-"))
+        self.folder = scratch_folder("mlap-serve")
         self._tables: OrderedDict[str, Table] = OrderedDict()
 
     def new(self, name: str) -> Table:

@@ -10,11 +10,11 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlap.errors import UsageError
+from mlap.errors import MlapError, UsageError
 from mlap.graphs import GraphSet
 from mlap.graphs.sources import absolute_root, absolute_source, load_graphs
 from mlap.locking import locked_study
-from mlap.study.engine import Died, Done, Engine, EpochDone, Event, Failed, Job
+from mlap.study.engine import Died, Disturbed, Done, Engine, EpochDone, Event, Failed, Job
 from mlap.study.local_engine import LocalEngine
 from mlap.study.plan import Plan
 from mlap.study.run_folders import RunFolders
@@ -80,7 +80,7 @@ class Outcome:
 def forecast(plan: Plan, graphs: GraphSet, study: str | Path, *, retry_failed: bool = False) -> Forecast:
     """What a sweep has to do, in a study that need not exist; nothing is written, and nothing locked."""
     _check_trainable(graphs)
-    if not Path(study).exists():
+    if not Study.exists(study):
         return _forecast(plan, graphs, [], retry_failed)
     with Study.open(study) as opened:
         return _forecast(plan, graphs, opened.runs_on(graphs.fingerprint), retry_failed)
@@ -200,6 +200,8 @@ class Driver:
                     deaths[event.hash] += 1
                     if deaths[event.hash] < MOST_DEATHS:
                         again.append(running[event.hash])
+                    elif isinstance(event, Disturbed):  # the next run would fare no better
+                        raise MlapError(f"{event.reason}; run the same command to continue")
                     else:
                         event = Failed(event.hash, f"{event.reason}, {MOST_DEATHS} times", "", platform.node())
                 if isinstance(event, Failed):

@@ -73,6 +73,11 @@ class Died:
     reason: str
 
 
+@dataclass(frozen=True)
+class Disturbed(Died):
+    """A job could not read or write its files: the disk is full, say. It is not to blame, and may be run again."""
+
+
 Event = EpochDone | Done | Failed | Died
 
 

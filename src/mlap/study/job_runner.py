@@ -14,7 +14,7 @@ from mlap.files import first_line
 from mlap.graphs import GraphSet
 from mlap.graphs.sources import load_graphs
 from mlap.names import load_plugins
-from mlap.study.engine import Done, EpochDone, Failed, Job
+from mlap.study.engine import Disturbed, Done, EpochDone, Failed, Job
 from mlap.training import Epoch, Recipe, train
 from mlap.training.run import LAST, read_checkpoint, read_config
 
@@ -30,11 +30,11 @@ class JobRunner:
         self._graphs = graphs
         load_plugins()
 
-    def run(self, job: Job, on_epoch: Callable[[EpochDone], None]) -> Done | Failed:
+    def run(self, job: Job, on_epoch: Callable[[EpochDone], None]) -> Done | Failed | Disturbed:
         """Train the network of a job, from where it was left; an error is an answer, not an exception."""
+        run_dir = Path(job.run_dir)
         try:
             graphs = self._load(job)
-            run_dir = Path(job.run_dir)
             _discard_damaged(run_dir)
 
             def tell(epoch: Epoch) -> None:
@@ -57,6 +57,10 @@ class JobRunner:
                 versions=read_config(run_dir)["versions"],
             )
         except Exception as error:
+            if (cause := _of_the_system(error)) is not None:
+                return Disturbed(
+                    job.hash, f"{cause.strerror or cause} on {platform.node()}: {cause.filename or run_dir}"
+                )
             message = (
                 first_line(error) if isinstance(error, MlapError) else f"{type(error).__name__}: {first_line(error)}"
             )
@@ -71,6 +75,12 @@ class JobRunner:
                 f"planned {job.fingerprint}"
             )
         return self._graphs
+
+
+def _of_the_system(error: BaseException) -> OSError | None:
+    """The error of the operating system behind an error, if there is one."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return cause if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError) else None
 
 
 def _discard_damaged(run_dir: Path) -> None:

@@ -16,14 +16,14 @@ from typing import IO, Any
 
 from mlap.errors import MlapError, UsageError
 from mlap.machines import usable_cores
-from mlap.study.engine import Died, Done, EpochDone, Event, Failed, Job
+from mlap.study.engine import Died, Disturbed, Done, EpochDone, Event, Failed, Job
 
 #: the worker looks for modules where the driver does, and not in the folder that happens to be the current one
 _START = "import sys; sys.path[:] = sys.argv[1:]; from mlap.study.worker_process import main; main()"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 #: workers that die in a row before they are ready, after which something is wrong with all of them
 _MOST_STILLBORN = 5
-_EVENTS = {kind.__name__: kind for kind in (EpochDone, Done, Failed)}
+_EVENTS = {kind.__name__: kind for kind in (EpochDone, Done, Failed, Disturbed)}
 
 
 def whole_threads(cpus: float) -> int:

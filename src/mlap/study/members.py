@@ -164,6 +164,7 @@ def _counted(on_epoch: Callable[[int, int], None] | None, total: int) -> Callabl
 def _finished(path: Path, recipes: list[Recipe], baselines: Sequence[str], graphs: GraphSet) -> Ensemble:
     """The ensemble that is there, if it is the one that was asked for."""
     found = _read(path)
+    _clean(path)  # it may have been stopped while it did
     there = [member.recipe if isinstance(member, Run) else member.name for member in found.members]
     if there != [*recipes, *baselines] or not found.trained_on(graphs):
         raise UsageError(

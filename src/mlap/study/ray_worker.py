@@ -8,6 +8,7 @@ import os
 import platform
 import queue
 import shutil
+import stat
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -120,9 +121,24 @@ def run_directory(job: Job, token: str) -> Path:
     with suppress(OSError):
         if (Path(job.run_dir) / _MARK).read_text() == token:
             return Path(job.run_dir)
-    user = os.getuid() if hasattr(os, "getuid") else "user"
-    name = hashlib.sha256(job.run_dir.encode()).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"mlap-runs-{user}" / name
+    return _own_folder() / hashlib.sha256(job.run_dir.encode()).hexdigest()[:16]
+
+
+def _own_folder() -> Path:
+    """A folder on this machine's disk that nobody else can write to.
+
+    It has the same name each time, so that a run goes on if its worker dies. In a temporary folder that all users
+    share, another user may have taken that name: then it is a new one.
+    """
+    if not hasattr(os, "getuid"):  # Windows: the temporary folder is the user's own
+        return Path(tempfile.gettempdir()) / "mlap-runs"
+    folder = Path(tempfile.gettempdir()) / f"mlap-runs-{os.getuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
+        return folder
+    return Path(tempfile.mkdtemp(prefix="mlap-runs-"))
 
 
 @contextmanager

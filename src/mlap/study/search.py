@@ -277,7 +277,7 @@ class Search:
 
 def search_state(space: Space, trials: int, graphs: GraphSet, study: str | Path) -> Search:
     """Where a search stands in a study, which need not exist; nothing is written, and nothing locked."""
-    if not Path(study).exists():
+    if not Study.exists(study):
         return Search(space, trials, [], [], graphs)
     with Study.open(study) as opened:
         return _state(space, trials, graphs, opened)

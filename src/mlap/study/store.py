@@ -13,9 +13,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -212,6 +214,17 @@ class Study:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
+
+    @staticmethod
+    def exists(path: str | Path) -> bool:
+        """Whether a sweep has written to a study: the file may be empty if the first one was stopped at once."""
+        path = Path(path)
+        if not path.exists():
+            return False
+        if not path.is_file():
+            return True  # whatever it is, opening it will say so
+        with _closed_on_error(path, _connect_to_read(path)) as connection, closing(connection):
+            return schema.version_of(connection, path) > 0
 
     @classmethod
     def open(cls, path: str | Path) -> Study:
@@ -426,6 +439,9 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
     try:
         connection.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.OperationalError:
+        if path.with_name(f"{path.name}-journal").exists():
+            connection.close()
+            return _rolled_back_copy(path)
         log = path.with_name(f"{path.name}-wal")
         if _has_log(path) and not (log.exists() and log.stat().st_size):
             connection.close()  # nothing is in the log: the file itself is the whole study
@@ -433,6 +449,17 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
     except sqlite3.Error:
         pass  # whatever it is, the first question about the file will say so
     return connection
+
+
+def _rolled_back_copy(path: Path) -> sqlite3.Connection:
+    """A copy in memory of a study whose writer was killed, as it was before: to mend the file itself is for writers."""
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    with _closed_on_error(path, copy), tempfile.TemporaryDirectory() as folder:
+        for name in (f"{path.name}-journal", path.name):
+            shutil.copyfile(path.with_name(name), Path(folder) / name)
+        with closing(sqlite3.connect(Path(folder) / path.name)) as file:
+            file.backup(copy)
+    return copy
 
 
 def _has_log(path: Path) -> bool:

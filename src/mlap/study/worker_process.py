@@ -25,10 +25,10 @@ def main() -> None:
 
     import torch
 
-    from mlap.study.engine import Done, EpochDone, Failed, Job
+    from mlap.study.engine import Disturbed, Done, EpochDone, Failed, Job
     from mlap.study.job_runner import JobRunner
 
-    def send(event: EpochDone | Done | Failed) -> None:
+    def send(event: EpochDone | Done | Failed | Disturbed) -> None:
         out.write(json.dumps({"event": type(event).__name__, **asdict(event)}) + "\n")
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
