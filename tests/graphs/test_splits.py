@@ -18,6 +18,7 @@ from mlap.graphs.splits import (
     check_splits,
     column_split,
     random_split,
+    scaffold_folds,
     scaffold_split,
     stratified_split,
 )
@@ -134,6 +135,24 @@ def test_scaffold_split_leaves_room_unfilled_rather_than_cut_a_group() -> None:
         "valid": [],
         "test": [5, 6, 7, 8],
     }
+
+
+def test_of_equal_scaffold_groups_the_latest_comes_first() -> None:
+    """MoleculeNet's order, which decides who is trained on where groups are equally large."""
+    pytest.importorskip("rdkit")
+    rings = ["C1CC1", "C1CCC1", "C1CCCC1", "C1CCCCC1"]
+    split = scaffold_split(rings, (0.5, 0.25, 0.25))
+    assert {name: part.tolist() for name, part in split.items()} == {"train": [2, 3], "valid": [1], "test": [0]}
+    assert scaffold_folds(rings, 4).tolist() == [3, 2, 1, 0]
+
+
+def test_what_stands_at_a_bound_belongs_to_the_next_part() -> None:
+    """The k-th graph of an order is the first that is not among the first k."""
+    split = random_split(10, 3, (0.5, 0.3, 0.2))
+    order = np.random.RandomState(3).permutation(10)
+    assert [sorted(order[a:b].tolist()) for a, b in ((0, 5), (5, 8), (8, 10))] == [
+        part.tolist() for part in split.values()
+    ]
 
 
 def test_scaffold_split_needs_molecules() -> None:

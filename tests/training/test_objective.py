@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mlap.errors import DataError
 from mlap.graphs import GraphSet, Task
+from mlap.models import Predictions
 from mlap.training import Objective
 
 rng = np.random.default_rng(0)
@@ -115,3 +116,27 @@ def test_a_set_without_labels_has_no_objective() -> None:
     unlabelled = GraphSet(graphs.node_ptr, graphs.edge_ptr, graphs.edges, name="bare")
     with pytest.raises(DataError, match="bare has no labels"):
         Objective.of(unlabelled)
+
+
+def test_targets_that_are_all_the_same_are_predicted_as_they_are() -> None:
+    """The standard deviation has a floor, so that nothing is divided by zero; it is small enough to change nothing."""
+    objective = Objective.of(regression_set(np.full((4, 1), 7.0, dtype=np.float32)))
+    assert objective.std is not None
+    assert objective.std.tolist() == [pytest.approx(1e-6)]
+    logits = torch.tensor([[0.0], [1.0]])
+    assert objective.predict(logits)[:, 0] == pytest.approx([7.0, 7.0], abs=1e-5)
+    assert objective.loss(logits, torch.full((2, 1), 7.0)).item() == pytest.approx(0.5)
+
+
+def test_a_logit_of_zero_is_a_no() -> None:
+    """A half is no yes: neither for the score nor, in `Predictions`, for the label."""
+    y = np.array([[0.0], [1.0]], dtype=np.float32)
+    assert Objective(Task("binary", 1, "accuracy")).score(torch.tensor([[0.0], [1.0]]), y) == 1.0
+    assert Predictions(Task("binary", 1, "accuracy"), np.array([[0.5]]), ("0",)).labels.tolist() == [0]
+
+
+def test_class_weights_count_each_label_by_its_own_class() -> None:
+    weights = np.array([[2.0], [5.0]])
+    objective = Objective(Task("binary", 1, "rocauc"), class_weights=weights)
+    loss = objective.loss(torch.zeros(2, 1), torch.tensor([[0.0], [1.0]]))
+    assert loss.item() == pytest.approx((2 + 5) / 2 * math.log(2))

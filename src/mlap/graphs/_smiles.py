@@ -38,6 +38,8 @@ MOST_ATOMS = 5000
 MOST_CHARACTERS = 10 * MOST_ATOMS
 #: A molecule above this size is its own scaffold: to cut one takes time by the cube of its atoms (1000 atoms: 5 s).
 MOST_SCAFFOLD_ATOMS = 500
+#: A molecule above this size has no descriptors: `Ipc` takes time by more than the cube (200 atoms: 1 s, 400: 10 s).
+MOST_DESCRIBED_ATOMS = 300
 
 CHIRALITIES = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER", "misc")
 HYBRIDISATIONS = ("SP", "SP2", "SP3", "SP3D", "SP3D2", "misc")
@@ -189,7 +191,9 @@ def describe(smiles: Sequence[str | None]) -> Result:
 
 
 def described(function: Callable[[Any], float], mol: Any) -> float:
-    """A descriptor of a molecule; NaN where RDKit cannot compute it."""
+    """A descriptor of a molecule; NaN where RDKit cannot compute it, or not in a time that anyone has."""
+    if mol.GetNumAtoms() > MOST_DESCRIBED_ATOMS:
+        return float("nan")
     try:
         return float(function(mol))
     except (ArithmeticError, RuntimeError, ValueError, OverflowError):  # what RDKit raises where it cannot compute one
