@@ -8,6 +8,7 @@ RUN and ENSEMBLE are models of molecules, TABLE is a CSV file with a column of S
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import signal
 import subprocess
@@ -76,19 +77,15 @@ class Photographer:
     def take(self, name: str, most: int = 2600) -> None:
         """A picture of the whole page, or of its top."""
         self.browser.evaluate("scrollTo(0, 0)")
+        self.settle()
+        self.browser.call("Emulation.setScrollbarsHidden", hidden=True)
         width = self.browser.evaluate("innerWidth")
         height = min(most, self.browser.evaluate("document.documentElement.scrollHeight"))
         screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.browser.call("Emulation.setDeviceMetricsOverride", **screen)
         self.settle()
         content = self.browser.call("Page.captureScreenshot", format="png")
-        (self.out / f"{name}.png").write_bytes(_decoded(content["data"]))
-
-
-def _decoded(data: str) -> bytes:
-    import base64
-
-    return base64.b64decode(data)
+        (self.out / f"{name}.png").write_bytes(base64.b64decode(content["data"]))
 
 
 def main() -> None:

@@ -175,9 +175,8 @@ def test_hundreds_ask_at_once(molecules: Model) -> None:
 @pytest.mark.slow
 def test_an_hour_of_questions_leaves_nothing_behind(molecules: Model, tmp_path: Path) -> None:
     """As many questions as one a second for an hour, of all kinds: no memory, file, thread or table is left over."""
-    before = set(Path(tempfile.gettempdir()).glob("mlap-serve-*"))
     with (
-        command(str(molecules.path), "--quiet") as (process, address),
+        command(str(molecules.path), "--quiet", temporary=tmp_path) as (process, address),
         httpx.Client(base_url=address, timeout=60) as http,
     ):
         while not (about := http.get("/api/model").json()["reference"])["ready"] or about["done"] < about["mapped"]:
