@@ -3,7 +3,8 @@
     python benchmarks/serve_load.py MODEL [--out research/results/serve_load.csv]
 
 MODEL is a model of molecules. Every client asks, waits for the answer and asks again; a client that is told to come
-again waits as long as it is told. The model's own time for the same questions stands beside, from the same process.
+again waits as long as it is told. The model's own time for the same questions stands beside, from this process, and the
+load of the machine (processes that run or wait for a core, mean of a minute).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import csv
+import os
 import signal
 import subprocess
 import sys
@@ -34,7 +36,7 @@ SMILES = [
 CROWDS = (1, 10, 50, 200, 400)
 COLUMNS = (
     *("question", "clients", "answers", "refusals", "median_ms", "p95_ms", "max_ms", "answers_per_s"),
-    *("model_ms", "memory_mb"),
+    *("model_ms", "memory_mb", "load"),
 )
 
 
@@ -90,10 +92,10 @@ def main() -> None:
     try:
         assert server.stdout is not None
         address = server.stdout.readline().strip()
-        while not (reference := httpx.get(f"{address}api/model").json()["reference"]) or not reference["ready"]:
-            time.sleep(0.2)
-            if reference is None:
+        while reference := httpx.get(f"{address}api/model", timeout=60).json()["reference"]:
+            if reference["ready"] and reference["done"] == reference["mapped"]:
                 break
+            time.sleep(0.2)
         model = mlap.load(options.model)
         rows = []
         for path in ("/api/predict", "/api/explain"):
@@ -116,6 +118,7 @@ def main() -> None:
                             f"{len(ordered) / seconds:.0f}",
                             f"{model_ms:.1f}",
                             f"{psutil.Process(server.pid).memory_info().rss / 1e6:.0f}",
+                            f"{os.getloadavg()[0]:.1f}",
                         ),
                         strict=True,
                     )

@@ -25,8 +25,9 @@ from mlap.serve.limits import POINTS, TSNE_POINTS
 from mlap.serve.maps import Plane, SlowMaps
 from mlap.serve.similarity import Cosine, Tanimoto
 
-#: the most graphs at a time, and the seconds that they should take: about so long a question waits for the model
-CHUNK, SECONDS = 256, 0.2
+#: graphs at a time, and the seconds that they should take: about so long a question waits for the model. On a machine
+#: that has more to do, fewer than the least would take nearly as long, each with its own overhead.
+LEAST, MOST, SECONDS = 16, 256, 0.2
 #: graphs from which the planes of the maps are found, and which t-SNE shows
 SAMPLE = TSNE_POINTS
 #: training graphs whose nearest neighbours say what is usual
@@ -117,13 +118,13 @@ class Reference:
 
     def _in_chunks(self, work: Callable[[slice], None]) -> None:
         """Do something with all rows, so many at a time as take about `SECONDS`."""
-        start, size = 0, 8
+        start, size = 0, LEAST
         while start < len(self.rows) and not self._stopped:
             began = time.monotonic()
             end = min(start + size, len(self.rows))
             work(slice(start, end))
             fitting = size * SECONDS / max(time.monotonic() - began, 1e-3)
-            start, size = end, int(min(max(1, fitting), 2 * size, CHUNK))
+            start, size = end, int(min(max(LEAST, fitting), 2 * size, MOST))
             time.sleep(0.001)  # a waiting question takes the lock
 
     def _remember(self, part: slice) -> None:
