@@ -193,6 +193,9 @@ def headline(comparison: Comparison) -> Iterator[str]:
     if not tested:
         yield "No selected model has a test score, so nobody won."
         return
+    on_baselines, simple_wins = _on_baselines(comparison)
+    if simple_wins:  # the first sentence is what people read
+        yield on_baselines
     sign = -1 if comparison.higher_is_better else 1
     top = min(sign * summary.mean for _, summary in tested)
     first, *equals = [(cell, summary) for cell, summary in tested if sign * summary.mean == top]
@@ -206,7 +209,8 @@ def headline(comparison: Comparison) -> Iterator[str]:
         seeds = "1 seed" if first[1].n == 1 else f"{first[1].n} seeds"
         among = "Of the networks, " if comparison.baselines else ""
         yield f"{among}{network_title(first[0])} has the best mean {score} over {seeds}."
-    yield from _on_baselines(comparison)
+    if on_baselines and not simple_wins:
+        yield on_baselines
     for contrast in comparison.contrasts:
         outcome = contrast.outcome
         if outcome is None:
@@ -229,19 +233,18 @@ def headline(comparison: Comparison) -> Iterator[str]:
         yield f"In the paper the best is {network_title(theirs)}: {SCORE.show(theirs.test)} over {theirs.test.n} seeds."
 
 
-def _on_baselines(comparison: Comparison) -> Iterator[str]:
-    """Whether a simple model does as well, in words."""
+def _on_baselines(comparison: Comparison) -> tuple[str, bool]:
+    """Whether a simple model does as well, in words, and whether it wins; no words where none was tested."""
     tested = [(cell, cell.test) for cell in comparison.baselines if cell.test is not None]
     network = comparison.best_network
     if not tested or network.test is None:
-        return
+        return "", False
     sign = -1 if comparison.higher_is_better else 1
     cell, summary = tested[0]  # the best by validation, as the network is
     ours, theirs = SCORE.show(summary), SCORE.show(network.test)
     if sign * summary.mean < sign * network.test.mean:
-        yield f"A simple model wins: the baseline {cell.name} has {ours}, {network_title(network)} {theirs}."
-    else:
-        yield f"The best baseline, {cell.name}, has {ours}; {network_title(network)} has {theirs}."
+        return f"A simple model wins: the baseline {cell.name} has {ours}, {network_title(network)} {theirs}.", True
+    return f"The best baseline, {cell.name}, has {ours}; {network_title(network)} has {theirs}.", False
 
 
 def best_depths(comparison: Comparison) -> Iterator[str]:
