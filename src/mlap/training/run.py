@@ -322,16 +322,16 @@ def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """Read a checkpoint; a damaged one is an error, and no code in it is run."""
+    stored = io.BytesIO(path.read_bytes())  # a file that cannot be read may be whole, and is not called damaged
     try:
-        with zipfile.ZipFile(path) as archive:  # torch does not compare checksums, zipfile does
+        with zipfile.ZipFile(stored) as archive:  # torch does not compare checksums, zipfile does
             if (damaged := archive.testzip()) is not None:
                 raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
-        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        stored.seek(0)
+        content: dict[str, Any] = torch.load(stored, map_location="cpu", weights_only=True)
         if isinstance(content, dict) and content.get("format") == FORMAT:
             check_checkpoint(content, Epoch)
             return content
-    except OSError as error:
-        raise error  # the file may be whole, and is not to be thrown away
     except Exception as error:  # a damaged file can make the reader raise nearly anything
         raise DataError(
             f"{path} is damaged ({first_line(error)}); delete it to start the run over, or restore a copy"
