@@ -224,14 +224,18 @@ def soak(campaign: Campaign, options: argparse.Namespace) -> int:
     """All campaigns, in a random order that spreads what the time allows; a table, and 1 if something did not hold."""
     end = time.monotonic() + 60 * options.minutes
     rng = random.Random(options.seed)
-    killed = itertools.chain(
-        (campaign.kill(SCENARIOS[name], rng) for name in itertools.islice(itertools.cycle(SCENARIOS), options.trials)),
-        (campaign.kill_explorer(rng) for _ in range(options.trials // len(SCENARIOS))),
+    verbs = itertools.islice(itertools.cycle([*SCENARIOS, EXPLORER]), options.trials)
+    killed = (
+        campaign.kill_explorer(rng) if verb == EXPLORER else campaign.kill(SCENARIOS[verb], rng) for verb in verbs
     )
-    injected = _spread(campaign, rng, end)
+    campaigns = {"kill": killed, "inject": _spread(campaign, rng)}
     found: list[tuple[str, Trial]] = []
-    for kind, trials in (("kill", killed), ("inject", injected)):
-        for trial in trials:
+    while campaigns:
+        for kind, trials in list(campaigns.items()):  # by turns: the time may be over before either is
+            trial = next(trials, None) if time.monotonic() < end else None
+            if trial is None:
+                del campaigns[kind]
+                continue
             found.append((kind, trial))
             if trial.problems:
                 print(json.dumps(asdict(trial)), file=sys.stderr, flush=True)
@@ -246,8 +250,8 @@ def soak(campaign: Campaign, options: argparse.Namespace) -> int:
     return int(any(trial.problems for _, trial in found))
 
 
-def _spread(campaign: Campaign, rng: random.Random, end: float) -> Iterator[Trial]:
-    """Every call of every command and fault, in a random order, until the time is over."""
+def _spread(campaign: Campaign, rng: random.Random) -> Iterator[Trial]:
+    """Every call of every command and fault, in a random order."""
     chances = [
         (scenario, fault, number)
         for scenario in SCENARIOS.values()
@@ -257,8 +261,6 @@ def _spread(campaign: Campaign, rng: random.Random, end: float) -> Iterator[Tria
     print(f"{len(chances)} calls can fail", file=sys.stderr, flush=True)
     rng.shuffle(chances)
     for scenario, fault, number in chances:
-        if time.monotonic() > end:
-            return
         yield from campaign.inject(scenario, fault, iter([number]))
 
 
