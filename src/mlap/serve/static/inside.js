@@ -20,6 +20,7 @@ export function terms(inside, minus) {
     others,
     nodes: shares ?? inside.attention,
     exact: Boolean(shares),
+    difference: minus !== null,
     levels: inside.levels,
   };
 }

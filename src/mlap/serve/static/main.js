@@ -44,12 +44,13 @@ class Page {
 }
 
 function describe(about) {
-  const kinds = { binary: "yes or no", multiclass: "one class of several", regression: "a value" };
-  const what = about.outputs.length === 1 ? about.outputs[0].name : `${about.outputs.length} outputs`;
+  const kinds = { binary: "yes or no", regression: "a value" };
+  const what = about.outputs.length === 1 ? about.outputs[0].name : `${about.outputs.length} targets`;
+  const said = about.task === "multiclass" ? `one of ${about.outputs.length} classes` : `${what}, ${kinds[about.task]}`;
   const alike = new Map();
   for (const name of about.members) alike.set(name, (alike.get(name) ?? 0) + 1);
   const members = [...alike].map(([name, times]) => (times > 1 ? `${times} × ${name}` : name)).join(", ");
-  const parts = [about.kind + (members && ` of ${members}`), `${what}, ${kinds[about.task]}`, `trained on ${about.data}`];
+  const parts = [about.kind + (members && ` of ${members}`), said, `trained on ${about.data}`];
   page("about").replaceChildren(el("strong", {}, about.model), ` · ${parts.join(" · ")}`);
   document.title = `${about.model} – mlap explorer`;
 }

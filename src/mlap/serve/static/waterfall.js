@@ -26,6 +26,7 @@ export function steps(terms, names) {
 
 /** `ends`: the lowest and highest value on the scale; `stop(place)` is called when a level is chosen. */
 export function waterfall(terms, names, ends, stop) {
+  const total = terms.difference ? "difference" : "logit";
   const found = steps(terms, names);
   const [low, high] = ends;
   const range = high - low || 1;
@@ -45,10 +46,10 @@ export function waterfall(terms, names, ends, stop) {
       : el("li", {}, el("button", { className: "step", title: `Show ${name}`, onclick: () => stop(level) }, ...cells));
   };
   const rows = found.map((step) => row(step));
-  const sum = row({ name: "logit", value: terms.logit, from: 0, to: terms.logit }, "total");
+  const sum = row({ name: total, value: terms.logit, from: 0, to: terms.logit }, "total");
   const exact = Math.abs(found.at(-1).to - terms.logit) <= 1e-3 * Math.max(1, Math.abs(terms.logit));
   const root = el("div", { className: "sum" },
-    el("p", { className: "kicker" }, exact ? "Adds up to the logit" : "Does not add up to the logit"),
+    el("p", { className: "kicker" }, `${exact ? "Adds" : "Does not add"} up to the ${terms.difference ? "difference of logits" : "logit"}`),
     el("ol", { className: "waterfall" }, ...rows, sum));
   const mark = (level) => rows.forEach((item, at) =>
     item.firstChild.classList.toggle("now", level !== null && found[at].level === level));
