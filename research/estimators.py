@@ -6,12 +6,13 @@ On NCI83 (graphs with atom and bond types, no SMILES) and on BACE (a table of SM
 folds. `MLAPClassifier` has its defaults, or three members, or gives its vectors to a logistic regression in a
 `Pipeline`. Beside it are a forest and a logistic regression on what scikit-learn's users would compute by themselves:
 Morgan bits and MACCS keys of SMILES, counts of Weisfeiler–Lehman subtrees of graphs. Nothing is tuned. Writes
-`research/results/estimators.csv`.
+`research/results/estimators.csv`, a row as soon as it is measured; rows that are there are not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +25,7 @@ from sklearn.model_selection import StratifiedKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, StandardScaler
 
-from benchmarks.records import made_by, real_data, write
+from benchmarks.records import RESULTS, made_by, real_data, write
 from mlap import MLAPClassifier
 from mlap.graphs import GraphSet, load_graphs
 from mlap.graphs.inputs import read_inputs
@@ -41,9 +42,13 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, help="of the networks; what the recipe says unless given")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows = []
+    path = RESULTS / "estimators.csv"
+    rows: list[dict[str, Any]] = list(csv.DictReader(path.open(encoding="utf-8"))) if path.exists() else []
+    there = {(row["data"], row["folds"], row["estimator"]) for row in rows}
     for data, x, y, features in data_sets():
         for name, estimator in estimators(features, options.epochs):
+            if (data, str(options.folds), name) in there:
+                continue
             folds = StratifiedKFold(options.folds, shuffle=True, random_state=0)
             began = time.process_time()
             found = cross_validate(estimator, x, y, cv=folds, scoring=list(SCORES.values()), error_score="raise")
@@ -52,9 +57,10 @@ def main() -> None:
                 scores = abs(found[f"test_{scorer}"])
                 row[short] = round(scores.mean(), 4)
                 row[f"{short}_se"] = round(scores.std(ddof=1) / np.sqrt(len(scores)), 4)
-            rows.append({**row, "processor_seconds": round(time.process_time() - began, 1)})
-            print(*rows[-1].values(), sep="  ", flush=True)
-            write("estimators.csv", rows, made_by("scikit-learn", "torch", "rdkit"))
+            row["processor_seconds"] = round(time.process_time() - began, 1)
+            print(*row.values(), sep="  ", flush=True)
+            rows.append(row | made_by("scikit-learn", "torch", "rdkit"))
+            write("estimators.csv", rows, {})
 
 
 def data_sets() -> Iterator[tuple[str, Any, Any, Any]]:
