@@ -57,9 +57,9 @@ def test_the_command_serves_until_it_is_interrupted(molecules: Model, tmp_path: 
         about = httpx.get(f"{address}api/model", timeout=60).json()
         assert about["reference"]["own"]
         assert about["reference"]["graphs"] == 48
-        assert len(list(tmp_path.glob("mlap-serve-*"))) == 1
+        assert len(list(tmp_path.glob(".mlap-serve.*"))) == 1
     assert process.returncode in (0, 130, -signal.SIGINT)
-    assert not list(tmp_path.glob("mlap-serve-*"))
+    assert not list(tmp_path.glob(".mlap-serve.*"))
 
 
 def test_the_api_alone(molecules: Model) -> None:
@@ -212,6 +212,6 @@ def test_an_hour_of_questions_leaves_nothing_behind(molecules: Model, tmp_path: 
         assert server.memory_info().rss - memory < 30e6
         assert server.num_fds() <= files + 2
         assert server.num_threads() <= threads + 2
-        (folder,) = tmp_path.glob("mlap-serve-*")
+        (folder,) = tmp_path.glob(".mlap-serve.*")
         assert len(list(folder.iterdir())) <= Limits().tables
     assert not folder.exists()
