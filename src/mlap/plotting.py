@@ -42,6 +42,7 @@ DIVERGING = LinearSegmentedColormap.from_list("mlap", ["#2F7FC1", "#A6CDE8", "#F
 SEQUENTIAL = LinearSegmentedColormap.from_list("mlap attention", ["#F7F7F7", "#00B283"])
 
 STYLE: dict[str, Any] = {
+    "text.parse_math": False,  # a target may be called ${7*7}; we write no mathematics and have no logarithmic axes
     "font.family": "sans-serif",
     "font.size": 8,
     "axes.titlesize": 8,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,17 +62,23 @@ def serve(
         note(f"note: answers are not compared with training data: {no_data}", quiet)
     if confidence is None and loaded.calibrated is not None:
         confidence = CONFIDENCE
-    explorer.serve(
-        loaded,
-        graphs,
-        host=host,
-        port=port,
-        page=not api_only,
-        browser=open_browser,
-        no_data=no_data,
-        confidence=confidence,
-        on_start=lambda address: _say(address, api_only, quiet),
-    )
+    try:
+        explorer.serve(
+            loaded,
+            graphs,
+            host=host,
+            port=port,
+            page=not api_only,
+            browser=open_browser,
+            no_data=no_data,
+            confidence=confidence,
+            on_start=lambda address: _say(address, api_only, quiet),
+        )
+    except KeyboardInterrupt:
+        # The server has cleaned up. A thread may still compute, and would keep the interpreter from ending.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(130)
 
 
 def _data(model: Model, data: str | None, root: Path | None, quiet: bool) -> tuple[GraphSet | None, str]:
