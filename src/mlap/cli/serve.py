@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,16 +58,16 @@ def serve(
       mlap serve runs/mine --data other-molecules.csv --port 8000
       mlap serve runs/mine --api-only
     """
-    from mlap import serve as explorer
+    with interrupts_heard():
+        from mlap import serve as explorer
 
-    use_threads(threads)
-    loaded = load_model(model, device, quiet)
-    graphs, no_data = _data(loaded, data, data_root, quiet)
-    if no_data:
-        note(f"note: answers are not compared with training data: {no_data}", quiet)
-    if confidence is None and loaded.calibrated is not None:
-        confidence = CONFIDENCE
-    try:
+        use_threads(threads)
+        loaded = load_model(model, device, quiet)
+        graphs, no_data = _data(loaded, data, data_root, quiet)
+        if no_data:
+            note(f"note: answers are not compared with training data: {no_data}", quiet)
+        if confidence is None and loaded.calibrated is not None:
+            confidence = CONFIDENCE
         explorer.serve(
             loaded,
             graphs,
@@ -74,11 +79,39 @@ def serve(
             confidence=confidence,
             on_start=lambda address: _say(address, api_only, quiet),
         )
-    except KeyboardInterrupt:
-        # The server has cleaned up. A thread may still compute, and would keep the interpreter from ending.
+        # The server has cleaned up. A thread that still computes would keep the interpreter from ending.
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(130)
+        os._exit(0)
+
+
+@contextmanager
+def interrupts_heard() -> Iterator[None]:
+    """Let Ctrl-C reach Python whatever a library does.
+
+    RDKit puts its own handler in the place of Python's for the time of some calls, in any thread, so that an interrupt
+    in that moment is lost. A signal that all threads block is kept, and the thread that waits for it takes it past all
+    handlers. Threads inherit what they block: this is entered before a library begins any.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    ended = threading.Event()
+
+    def pass_on() -> None:
+        while signal.sigwait({signal.SIGINT}) and not ended.is_set():
+            _thread.interrupt_main()
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    waiting = threading.Thread(target=pass_on, name="mlap-interrupts", daemon=True)
+    waiting.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        signal.pthread_kill(waiting.ident, signal.SIGINT)  # type: ignore[arg-type]  # it has begun
+        waiting.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _data(model: Model, data: str | None, root: Path | None, quiet: bool) -> tuple[GraphSet | None, str]:
