@@ -213,7 +213,7 @@ def test_uploads_are_removed(molecules: Model, small_limits: Limits) -> None:
             ids.append(upload(client, b"smiles\nCCO\n").json()["id"])
             finished(client, ids[-1])
         assert [client.get(f"/api/tables/{id}").status_code for id in ids] == [404, 200, 200]
-        (folder,) = [path for path in Path(_temporary()).glob("mlap-serve-*") if len(list(path.iterdir())) == 2]
+        (folder,) = [path for path in Path(_temporary()).glob(".mlap-serve.*") if len(list(path.iterdir())) == 2]
         assert [path.name for path in folder.glob("*/*")] == ["predictions.csv"] * 2
     assert not folder.exists()
 

@@ -47,15 +47,15 @@ def command(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def test_the_command_serves_until_it_is_interrupted(molecules: Model) -> None:
-    before = set(Path(tempfile.gettempdir()).glob("mlap-serve-*"))
+    before = set(Path(tempfile.gettempdir()).glob(".mlap-serve.*"))
     with command(str(molecules.path), "--quiet") as (process, address):
         assert address.startswith("http://127.0.0.1:")
         about = httpx.get(f"{address}api/model", timeout=60).json()
         assert about["reference"]["own"]
         assert about["reference"]["graphs"] == 48
-        assert len(set(Path(tempfile.gettempdir()).glob("mlap-serve-*")) - before) == 1
+        assert len(set(Path(tempfile.gettempdir()).glob(".mlap-serve.*")) - before) == 1
     assert process.returncode in (0, 130, -signal.SIGINT)
-    assert set(Path(tempfile.gettempdir()).glob("mlap-serve-*")) <= before
+    assert set(Path(tempfile.gettempdir()).glob(".mlap-serve.*")) <= before
 
 
 def test_the_api_alone(molecules: Model) -> None:
