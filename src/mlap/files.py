@@ -36,8 +36,8 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        if error.filename == str(temporary):  # nobody asked for that one
-            error.filename = str(path)
+        if error.filename in (None, str(temporary)):  # nobody asked for that one
+            error.filename, error.filename2 = str(path), None
         raise
     finally:
         with suppress(OSError):

@@ -7,6 +7,7 @@ blue over white to orange. Sizes are in inches and points at the size of print: 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -101,7 +102,8 @@ def save_plot(plot: Plot, path: Path) -> list[Path]:
     def write_png(part: Path) -> None:
         plot.figure.savefig(part, format="png", metadata={"Software": None})
 
-    with styled():
+    with styled(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Creating legend")  # on a slow machine, that it is slow
         write_whole(svg, write_svg)
         write_whole(png, write_png)
     write_text(data, csv_text(plot.rows))

@@ -117,7 +117,7 @@ class Campaign:
         problems += [f"the explorer was killed, and {what}" for what in _differences(before, snapshot(workshop.trial))]
         with asking(workshop.out) as answers:
             ended = workshop.run(_SERVE, moment=5, signal_=signal.SIGINT)
-        if ended.watched.hung or not answers:
+        if ended.watched.hung or 202 not in answers:
             problems.append(f"the next explorer does not answer: {ended.err[-1500:]}")
         problems += [f"{left.name} is left over" for left in workshop.temporary.glob(".mlap-serve*")]
         return trial
@@ -170,7 +170,7 @@ def asking(out: Path) -> Iterator[list[int]]:
             with contextlib.suppress(httpx.HTTPError):
                 table = {"name": "t.csv"}
                 content = "smiles\n" + "CCO\n" * 2000
-                codes.append(httpx.post(f"{found[0]}/api/v1/tables", params=table, content=content).status_code)
+                codes.append(httpx.post(f"{found[0]}/api/tables", params=table, content=content).status_code)
 
     thread = threading.Thread(target=ask)
     thread.start()

@@ -67,18 +67,13 @@ def _check(path: Path) -> None:
         read_checkpoint(path)
     if path.suffix in _ENDS and not path.read_bytes().endswith(_ENDS[path.suffix]):
         raise ValueError(f"its end is {path.read_bytes()[-20:]!r}")
+    if path.suffix == ".html" and not path.read_bytes().rstrip().endswith((b"</html>", b"</p>")):
+        raise ValueError(f"its end is {path.read_bytes()[-20:]!r}")  # </p>: a page that says that it is unfinished
     _content(path)
 
 
 #: how a whole file ends
-_ENDS = {
-    ".csv": b"\n",
-    ".json": b"\n",
-    ".svg": b"</svg>\n",
-    ".png": b"IEND\xaeB`\x82",
-    ".parquet": b"PAR1",
-    ".html": b"\n",
-}
+_ENDS = {".csv": b"\n", ".json": b"\n", ".svg": b"</svg>\n", ".png": b"IEND\xaeB`\x82", ".parquet": b"PAR1"}
 
 
 def _content(path: Path) -> Any:

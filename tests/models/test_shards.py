@@ -21,6 +21,7 @@ from models.molecule_models import BROKEN, SMILES, small_run, write_library
 
 import mlap
 from mlap.errors import MlapError, UsageError
+from mlap.files import aside
 from mlap.graphs.inputs import iter_inputs, read_inputs
 from mlap.models import Run, shards
 from mlap.models.merging import merge
@@ -137,7 +138,10 @@ def test_what_is_there_is_kept_and_what_is_missing_is_made(model: Run, library: 
     manifest = json.loads((out / MANIFEST).read_text())
     (out / MANIFEST).write_text(json.dumps({**manifest, "complete": None}))
     (out / "000002.csv").unlink()
-    (out / ".000003.csv.99999").write_text("half a sha")  # what a killed process leaves
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    half = str(aside(out / "000003.csv")).replace(f".{os.getpid()}-", f".{killed.pid}-")  # what it leaves
+    Path(half).write_text("half a sha")
     summary = predict_shards(model, library, out, rows=30)
     assert (summary.rows, summary.found) == (ROWS, ROWS - 30)
     after = {part.name: (part.read_bytes(), part.stat().st_mtime_ns) for part in shards_of(out)}

@@ -22,7 +22,7 @@ from typing import Any, TextIO
 
 from mlap.checks import expect, need
 from mlap.errors import DataError, MlapError, UsageError, short
-from mlap.files import first_line, read_json, write_json, write_text, write_whole
+from mlap.files import aside, first_line, read_json, remove, remove_abandoned, write_json, write_text, write_whole
 from mlap.graphs.inputs import STDIN, Cells, Inputs, about_rows, is_table, iter_cells, iter_inputs, iter_pieces
 from mlap.locking import locked
 from mlap.models.merging import check_suffix, merge
@@ -197,12 +197,13 @@ def write_predictions(
     if out.suffix == ".csv":
         write_whole(out, write_file)
     else:
-        aside = out.with_name(f".{out.name}.csv")
+        as_csv = aside(out)
         try:
-            write_file(aside)
-            merge([aside], out, texts)
+            out.parent.mkdir(parents=True, exist_ok=True)
+            write_file(as_csv)
+            merge([as_csv], out, texts)
         finally:
-            aside.unlink(missing_ok=True)
+            remove(as_csv)
     return Summary(done, invalid, first_invalid)
 
 
@@ -308,8 +309,7 @@ def _manifest(
 
 def _open(folder: Path, manifest: dict[str, Any], overwrite: bool) -> None:
     """Begin a folder, or make sure that it holds the same predictions."""
-    for leftover in folder.glob(".*.csv.*"):  # of a process that was killed
-        leftover.unlink()
+    remove_abandoned(folder)
     if (folder / MANIFEST).exists() and not overwrite:
         before = _read_manifest(folder)
         for what, was, now in (
@@ -328,7 +328,7 @@ def _open(folder: Path, manifest: dict[str, Any], overwrite: bool) -> None:
                     True,
                 )
         return
-    if not (folder / MANIFEST).exists() and any(entry.name != ".lock" for entry in folder.iterdir()):
+    if not (folder / MANIFEST).exists() and any(not entry.name.startswith(".") for entry in folder.iterdir()):
         raise UsageError(f"{folder} is neither empty nor a folder of shards; choose another one for {{field}}", "out")
     (folder / MANIFEST).unlink(missing_ok=True)
     for shard in shards_of(folder):
