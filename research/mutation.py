@@ -28,7 +28,7 @@ HERE = Path(__file__).resolve().parent.parent
 TESTS = {
     "training/objective.py": ["tests/training/test_objective.py"],
     "training/scores.py": ["tests/training/test_objective.py"],
-    "graphs/splits.py": ["tests/graphs/test_splits.py", "tests/graphs/test_dividing.py"],
+    "graphs/splits.py": ["tests/graphs/test_splits.py"],
     "statistics.py": ["tests/test_statistics.py"],
     "models/_arrays.py": ["tests/models/test_forest.py", "tests/models/test_linear.py"],
     "models/conformal.py": ["tests/models/test_conformal.py"],
