@@ -16,7 +16,7 @@ step is: assemble the batch, forward, loss, backward, Adam. An evaluation is the
 for one thread and on the clock for more: use more only on a machine that does nothing else. `--memory` measures instead
 the peak resident memory that training steps add, each in a process of its own; `--profile` says where the time of a
 step goes. `--recommended` takes the network for molecules that the package recommends instead of the paper's: BatchNorm
-inside and after each layer, residual connections, d = 64, batches of 64 graphs. Writes `networks.csv`,
+inside and after each layer, d = 64, batches of 64 graphs. Writes `networks.csv`,
 `networks_memory.csv`, `networks_profile.csv` or `networks_recommended.csv` in `research/results/`.
 """
 
@@ -51,7 +51,7 @@ from mlap.training.batches import evaluation_batches
 
 BATCH = {"synthetic": 50, "ogbg-molhiv": 20}
 PAPER = {"inner_norm": "none", "residual": False, "width": 200}
-RECOMMENDED = {"inner_norm": "batch", "residual": True, "width": 64, "batch": 64}
+RECOMMENDED = {"inner_norm": "batch", "residual": False, "width": 64, "batch": 64}
 STEPS = 2  # per round, each of another batch
 EVALUATED = 250
 

@@ -26,6 +26,8 @@ from mlap.training import parallel
 from mlap.training import run as files
 from mlap.training.batches import Batches, batch_for, evaluation_batches
 from mlap.training.descriptor_head import DescriptorHead
+from mlap.training.noise import STEPS as NOISE_STEPS
+from mlap.training.noise import noise
 from mlap.training.objective import Objective
 from mlap.training.recipe import Recipe
 from mlap.training.run import Epoch, Result
@@ -156,8 +158,9 @@ def train(
             "compile",
             False,
         )
-    if compile and recipe.deep_supervision:
-        raise UsageError("compiled training knows no {field}", "deep_supervision", 0)
+    for field in ("deep_supervision", "flag"):
+        if compile and getattr(recipe, field):
+            raise UsageError("compiled training knows no {field}", field, 0)
     if initial is not None and recipe.stages:
         raise UsageError("a run that starts from the weights of another has no {field}", "stages")
     if sample_weight is not None and out is not None:
@@ -353,18 +356,32 @@ class _Trainer:
             batch = self.batches.for_training(part)
             assert batch.y is not None
             weights = None if self.weights is None else self.weights[torch.from_numpy(part).to(self.device)]
-            loss, beside = self._losses(batch, batch.y, weights)
+            share = 1.0
             if len(part) < len(whole):
                 share = self.objective.known_labels(self.graphs.y[part]) / max(1, labels)
-                loss, beside = loss * share, beside * share
-            torch.autograd.backward(loss + beside)
-            summed = loss.detach() * labels
+            summed = self._backward(batch, weights, share) * labels
         parallel.add_up_gradients(self.network)
         if self.recipe.clip:
             torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip)
         self.optimizer.step()
         self._average()
         return summed
+
+    def _backward(self, batch: GraphBatch, weights: Tensor | None, share: float) -> Tensor:
+        """Add the gradients of a batch, a share of one, to the network's; its loss."""
+        assert batch.y is not None
+        if not self.recipe.flag:
+            loss, beside = self._losses(batch, batch.y, weights)
+            torch.autograd.backward((loss + beside) * share)
+            return loss.detach() * share
+        mean = torch.zeros((), device=self.device)
+        with noise(self.network.encoder, batch.num_nodes, self.recipe.flag) as climb:
+            for _ in range(NOISE_STEPS):
+                loss, beside = self._losses(batch, batch.y, weights)
+                torch.autograd.backward((loss + beside) * (share / NOISE_STEPS))
+                mean += loss.detach() * (share / NOISE_STEPS)
+                climb()
+        return mean
 
     def _losses(self, batch: GraphBatch, y: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | float]:
         """The loss of the logits, and what is minimised beside it: the losses of levels, the price of learned ones."""

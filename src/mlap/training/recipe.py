@@ -47,6 +47,7 @@ _RANGES = {
     "seed": (0, 2**63 - 1),
     "level_dropout": (0, 0.99),
     "deep_supervision": (0, 1000),
+    "flag": (0, 1000),
 }
 
 
@@ -95,6 +96,8 @@ class Recipe:
             learning rate of its own. Each begins with the encoder, backbone and head of the one before.
         deep_supervision: what the mean loss of the levels, each alone, counts in the first epoch; it falls to nothing
             at the last.
+        flag: the size of the steps of FLAG, adversarial noise on the encoded nodes, such as 0.001; 0 for none. A
+            training step then takes three times as long. See `mlap.training.noise`.
 
     Example:
         >>> Recipe.paper("ogbg-molhiv", layers=3).lr
@@ -139,6 +142,7 @@ class Recipe:
     level_dropout: float = 0.0
     stages: str = ""
     deep_supervision: float = 0.0
+    flag: float = 0.0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
