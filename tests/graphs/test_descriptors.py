@@ -11,9 +11,8 @@ from rdkit import Chem
 from rdkit.Chem import Descriptors
 
 from mlap.errors import DataError, UsageError
-from mlap.graphs import _smiles
+from mlap.graphs import _smiles, molecules, synthetic
 from mlap.graphs import descriptors as module
-from mlap.graphs import molecules, synthetic
 from mlap.graphs.descriptors import descriptor_names, descriptors, descriptors_of
 
 # A metal has no partial charges (NaN); Ipc of a long chain is beyond float32.

@@ -116,7 +116,8 @@ def scores_plot(comparison: Comparison) -> Plot | None:
     styles = _styles([cell.architecture for _, cell, _ in tested])
     rows: list[dict[str, Any]] = []
     with plotting.styled():
-        figure = plotting.new_figure(plotting.NARROW if len(tested) + len(simple) <= 4 else plotting.WIDE, 2.6)
+        narrow = len(tested) + len(simple) <= 4
+        figure = plotting.new_figure(plotting.NARROW if narrow else plotting.WIDE, 2.8 if narrow and simple else 2.6)
         axes = figure.subplots()
         for place, (family, cell, summary) in enumerate(tested):
             colour, marker = styles[cell.architecture]
@@ -147,7 +148,7 @@ def scores_plot(comparison: Comparison) -> Plot | None:
         if paper:
             grey = {**points, "color": plotting.GREY, "marker": "D", "markerfacecolor": "white"}
             handles.append(Line2D([], [], **grey, label="paper"))
-        figure.legend(handles=handles, loc="outside lower center", ncols=5)
+        figure.legend(handles=handles, loc="outside lower center", ncols=3 if narrow else 5)
     return Plot(figure, rows)
 
 
