@@ -11,8 +11,8 @@ from rdkit import Chem
 from rdkit.Chem import Descriptors
 
 from mlap.errors import DataError, UsageError
+from mlap.graphs import _smiles, molecules, synthetic
 from mlap.graphs import descriptors as module
-from mlap.graphs import molecules, synthetic
 from mlap.graphs.descriptors import descriptor_names, descriptors, descriptors_of
 
 # A metal has no partial charges (NaN); Ipc of a long chain is beyond float32.
@@ -34,13 +34,21 @@ def test_no_molecules() -> None:
     assert descriptors([]).shape == (0, len(descriptor_names()))
 
 
-def test_several_processes_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_find_the_same() -> None:
     rng = np.random.default_rng(0)
-    texts = ["".join(rng.choice(list("CNOS"), size=rng.integers(1, 4))) for _ in range(module.FEW + 20)]
-    monkeypatch.setattr(module._smiles, "usable_cores", lambda: 2)
-    many = descriptors(texts)
-    monkeypatch.setattr(module._smiles, "usable_cores", lambda: 1)
-    np.testing.assert_array_equal(many, descriptors(texts))
+    texts = ["".join(rng.choice(list("CNOS"), size=rng.integers(1, 4))) for _ in range(_smiles.CHUNK + 20)]
+    one = descriptors(texts, 1)
+    np.testing.assert_array_equal(descriptors(texts, 2), one)
+    with _smiles.Readers(2) as readers:
+        np.testing.assert_array_equal(descriptors(texts, readers), one)
+
+
+def test_a_valence_that_rdkit_objects_to() -> None:
+    """A molecule of ogbg-molhiv."""
+    odd = "Cc1ccc([B-2]2(c3ccc(C)cc3)=NCCO2)cc1"
+    assert Chem.MolFromSmiles(odd) is None
+    weight = descriptors([odd])[0, descriptor_names().index("HeavyAtomMolWt")]
+    assert 230 < weight < 240  # C16 B N O
 
 
 def test_rows_of_a_set_and_the_order_of_names() -> None:
@@ -57,7 +65,7 @@ def test_a_molecule_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = molecules(SMILES).graphs
     asked: list[str] = []
     real = module.descriptors
-    monkeypatch.setattr(module, "descriptors", lambda smiles: (asked.extend(smiles), real(smiles))[1])
+    monkeypatch.setattr(module, "descriptors", lambda smiles, processes: (asked.extend(smiles), real(smiles))[1])
     for indices in ([0, 1], [1, 2, 2], [0]):
         descriptors_of(graphs, np.array(indices), descriptor_names())
     assert asked == SMILES[:3]

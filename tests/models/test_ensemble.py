@@ -16,7 +16,7 @@ from scipy.special import expit, softmax
 
 import mlap
 from mlap.errors import DataError, UsageError
-from mlap.graphs import GraphSet, Task, molecules
+from mlap.graphs import GraphSet, Task, _smiles, molecules
 from mlap.models import Baseline, Ensemble, Model, load, train
 from mlap.models.ensemble import _combined
 from mlap.models.explanation import Explanation
@@ -339,3 +339,26 @@ def test_few_labels_weigh_nobody() -> None:
     assert not ensemble.weights.fitted
     assert ensemble.weights.values == (0.5, 0.5)
     assert any("too few" in note for note in ensemble.notes)
+
+
+def test_members_share_the_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network with descriptors and a forest on them: RDKit is asked once, and the answers stay to the last bit."""
+    graphs = labelled("binary")
+    members: list[Model] = [
+        train(graphs, SMALL, descriptors=True, device="cpu"),
+        train(graphs, baseline="rf-morgan"),
+        train(graphs, baseline="wl-linear"),
+    ]
+    ensemble = Ensemble(members, Weights((0.5, 0.3, 0.2), True))
+    assert [member.reads_descriptors for member in (*members, ensemble)] == [True, True, False, True]
+    assert graphs.ids is not None
+    described: list[str | None] = []
+    job = _smiles.JOBS["describe"]
+    monkeypatch.setitem(_smiles.JOBS, "describe", lambda smiles: (described.extend(smiles), job(smiles))[1])
+    found = ensemble.logits(fresh := dataclasses.replace(graphs))
+    assert described == list(graphs.ids)
+    alone = [np.asarray(member.logits(dataclasses.replace(graphs)), np.float64) for member in members]
+    np.testing.assert_array_equal(found, np.tensordot((0.5, 0.3, 0.2), np.stack(alone), 1))
+    rows = np.array([3, 1])
+    np.testing.assert_allclose(ensemble.logits(fresh, rows), found[rows], rtol=1e-5, atol=1e-6)
+    assert len(described) == 3 * len(graphs)  # once together, and once for each of the two that asked alone

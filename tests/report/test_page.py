@@ -31,6 +31,7 @@ from mlap.report.page import check_out, headline, runs_table, write_report
 from mlap.report.published import published_validation
 from mlap.study import Plan, PlanRecord, RunRecord, Study
 from mlap.study.compare import compare
+from mlap.study.store import BaselineRecord
 from mlap.training import Recipe, predict_logits, train
 
 
@@ -428,6 +429,40 @@ def test_points_of_the_scores_figure() -> None:
         ("naive", 0.7, pytest.approx(0.55)),
         ("mlap-sum", 0.8, 0.8),
     ]
+
+
+def fitted(name: str, seed: int, valid: float, test: float, beside: RunRecord) -> BaselineRecord:
+    """A baseline on the data of a run."""
+    data = (beside.data_name, beside.fingerprint, beside.metric, beside.higher_is_better)
+    return BaselineRecord(f"{name}{seed}", name, seed, *data, "done", valid_score=valid, test_score=test)
+
+
+@pytest.mark.parametrize("metric", ["rocauc", "rmse"])
+def test_baselines_stand_in_the_scores_figure_and_the_best_mean_is_marked(metric: str) -> None:
+    higher = metric == "rocauc"
+    runs = [
+        dataclasses.replace(each, metric=metric, higher_is_better=higher)
+        for each in (*cell("naive", [0.5, 0.6], [0.4, 0.7]), *cell("mlap-sum", [0.9, 0.9], [0.6, 0.8]))
+    ]
+    simple = [
+        fitted("rf-morgan", 0, 0.8, 0.95, runs[0]),
+        fitted("rf-morgan", 1, 0.8, 0.85, runs[0]),
+        fitted("wl-linear", 0, 0.7, 0.3, runs[0]),
+    ]
+    plot = scores_plot(compare(runs, baselines=simple))
+    assert plot is not None
+    found = {(row["source"], row["architecture"], row["score"]) for row in plot.rows}
+    assert {row for row in found if row[0] == "baseline"} == {
+        ("baseline", "rf-morgan", 0.95),
+        ("baseline", "rf-morgan", 0.85),
+        ("baseline", "wl-linear", 0.3),
+    }
+    axes = plot.figure.axes[0]
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    assert [label.splitlines()[0] for label in labels[:2]] == ["naive", "mlap-sum"]
+    assert {label.splitlines()[0] for label in labels[2:]} == {"rf-morgan", "wl-linear"}
+    (best,) = [line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == ":"]
+    assert best == pytest.approx(0.9 if higher else 0.3)
 
 
 def test_a_users_own_architectures_have_a_line_of_their_own() -> None:

@@ -1,4 +1,4 @@
-"""SMILES into flat arrays of OGB's features and into scaffolds, in this process or in several.
+"""SMILES into flat arrays: OGB's features, descriptors, fingerprints; and into scaffolds. In one process or several.
 
 Run as a program, this file is a worker that answers chunks of SMILES on its standard input. It loads neither torch
 nor the rest of the package, so that it starts in a fraction of a second; and, being a program of its own rather than
@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import IO, Any
 
 import numpy as np
@@ -31,6 +32,8 @@ Result = tuple[Any, tuple[Array, ...]]
 
 CHUNK = 500  # molecules: about a quarter of a second, so that a progress bar moves and the last chunks are shared well
 LARGEST = 1e30  # the largest descriptor
+MORGAN_BITS = 2048
+MORGAN_RADIUS = 2
 FEW = 4000  # molecules that one process reads in less time than it takes to start several
 
 #: What is larger is refused: RDKit takes minutes for it, or runs out of stack.
@@ -173,31 +176,92 @@ def describe(smiles: Sequence[str | None]) -> Result:
         stands for what RDKit cannot compute. What is beyond ±1e30 (`Ipc` of large molecules) becomes that, so that
         float32 holds it.
     """
-    from rdkit import rdBase
     from rdkit.Chem import Descriptors
 
-    functions = [function for _, function in Descriptors.descList]
+    # RDKit computes the E-state indices again for the largest, the smallest and so on, unless it is told not to.
+    functions = [
+        partial(function, force=False) if name.endswith("EStateIndex") else function
+        for name, function in Descriptors.descList
+    ]
     invalid: list[int] = []
     rows: list[list[float]] = []
-    with rdBase.BlockLogs():
-        for index, text in enumerate(smiles):
-            mol = _parse(text)
-            if mol is None:
-                invalid.append(index)
-            else:
-                rows.append([described(function, mol) for function in functions])
+    for index, mol in _molecules(smiles):
+        if mol is None:
+            invalid.append(index)
+        elif mol.GetNumAtoms() > MOST_DESCRIBED_ATOMS:
+            rows.append([math.nan] * len(functions))
+        else:
+            rows.append([_described(function, mol) for function in functions])
     values = np.array(rows, np.float64).reshape(-1, len(functions))
     return invalid, (np.clip(values, -LARGEST, LARGEST).astype(np.float32),)
 
 
-def described(function: Callable[[Any], float], mol: Any) -> float:
-    """A descriptor of a molecule; NaN where RDKit cannot compute it, or not in a time that anyone has."""
-    if mol.GetNumAtoms() > MOST_DESCRIBED_ATOMS:
-        return float("nan")
+def _described(function: Callable[[Any], float], mol: Any) -> float:
+    """A descriptor of a molecule; NaN where RDKit cannot compute it."""
     try:
         return float(function(mol))
     except (ArithmeticError, RuntimeError, ValueError, OverflowError):  # what RDKit raises where it cannot compute one
-        return float("nan")
+        return math.nan
+
+
+def morgan_counts(smiles: Sequence[str | None]) -> Result:
+    """How often each Morgan environment occurs in a molecule; see `_sparse`."""
+    generator = _morgan()
+    return _sparse(smiles, lambda mol: generator.GetCountFingerprint(mol).GetNonzeroElements())
+
+
+def morgan_maccs(smiles: Sequence[str | None]) -> Result:
+    """Which Morgan environments a molecule has, and behind them which of the MACCS keys; see `_sparse`."""
+    from rdkit.Chem import rdMolDescriptors
+
+    generator = _morgan()
+
+    def row(mol: Any) -> dict[int, int]:
+        keys = rdMolDescriptors.GetMACCSKeysFingerprint(mol).GetOnBits()
+        return dict.fromkeys((*generator.GetFingerprint(mol).GetOnBits(), *(MORGAN_BITS + key for key in keys)), 1)
+
+    return _sparse(smiles, row)
+
+
+def _morgan() -> Any:
+    from rdkit.Chem import rdFingerprintGenerator
+
+    return rdFingerprintGenerator.GetMorganGenerator(radius=MORGAN_RADIUS, fpSize=MORGAN_BITS)
+
+
+def _sparse(smiles: Sequence[str | None], row_of: Callable[[Any], dict[int, int]]) -> Result:
+    """Rows of a sparse matrix, of functions that give a molecule's columns and what is in them.
+
+    Returns:
+        The indices of what is no molecule, and of the others the number of entries of each, their columns, in order,
+        and their values.
+    """
+    invalid: list[int] = []
+    lengths: list[int] = []
+    columns: list[int] = []
+    values: list[int] = []
+    for index, mol in _molecules(smiles):
+        if mol is None:
+            invalid.append(index)
+            continue
+        row = sorted(row_of(mol).items())
+        lengths.append(len(row))
+        columns += (column for column, _ in row)
+        values += (value for _, value in row)
+    return invalid, (np.array(lengths, np.int64), np.array(columns, np.int32), np.array(values, np.float32))
+
+
+def _molecules(smiles: Sequence[str | None]) -> Iterator[tuple[int, Any]]:
+    """The number of each text and its molecule, or `None`. A valence that RDKit objects to is no obstacle here.
+
+    Seven molecules of ogbg-molhiv, complexes of aluminium and boron, were valid for the RDKit that made the set.
+    """
+    from rdkit import rdBase
+
+    with rdBase.BlockLogs():  # RDKit writes its complaints to stderr
+        for index, text in enumerate(smiles):
+            mol = _parse(text)
+            yield index, _parse_any_valence(text) if mol is None else mol
 
 
 JOBS: dict[str, Callable[[Sequence[str | None]], Result]] = {
@@ -205,6 +269,8 @@ JOBS: dict[str, Callable[[Sequence[str | None]], Result]] = {
     "scaffolds": scaffolds,
     "canonical": canonical,
     "describe": describe,
+    "morgan_counts": morgan_counts,
+    "morgan_maccs": morgan_maccs,
 }
 
 #: What a job is called while it runs.
@@ -213,6 +279,8 @@ _DOING = {
     "scaffolds": "finding scaffolds",
     "canonical": "comparing molecules",
     "describe": "describing molecules",
+    "morgan_counts": "fingerprinting molecules",
+    "morgan_maccs": "fingerprinting molecules",
 }
 
 
@@ -227,6 +295,23 @@ def _parse(text: str | None) -> Any:
     except (RuntimeError, ValueError):  # a failed check inside RDKit, or text that is no Unicode
         return None
     return mol if mol is not None and 0 < mol.GetNumAtoms() <= MOST_ATOMS else None
+
+
+def _parse_any_valence(text: str | None) -> Any:
+    """The molecule, whatever RDKit thinks of its valences, or `None`."""
+    from rdkit import Chem
+
+    if not text or len(text) > MOST_CHARACTERS:
+        return None
+    try:
+        mol = Chem.MolFromSmiles(text, sanitize=False)
+        if mol is None or not 0 < mol.GetNumAtoms() <= MOST_ATOMS:
+            return None
+        mol.UpdatePropertyCache(strict=False)
+        others = Chem.SANITIZE_ALL ^ Chem.SANITIZE_PROPERTIES
+        return None if Chem.SanitizeMol(mol, others, catchErrors=True) else mol
+    except (RuntimeError, ValueError):
+        return None
 
 
 def _written(mol: Any, **options: bool) -> str | None:

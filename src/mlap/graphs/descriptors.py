@@ -11,16 +11,15 @@ from numpy.typing import NDArray
 from mlap.errors import DataError, UsageError, short
 from mlap.graphs import _smiles
 from mlap.graphs.graph_set import GraphSet
-from mlap.graphs.molecules import are_molecules
 from mlap.graphs.progress import Progress
 from mlap.machines import usable_cores
 
 #: molecules that one process describes in about the time that it takes to start several
-FEW = 500
+FEW_DESCRIBED = 500
 
 Rows = NDArray[np.float32]
 
-#: what is known of the molecules of a set so far: several networks may ask for the same
+#: what is known of the molecules of a set so far: several models may ask for the same
 _KNOWN: WeakKeyDictionary[GraphSet, tuple[Rows, NDArray[np.bool_]]] = WeakKeyDictionary()
 
 
@@ -43,14 +42,19 @@ def check_descriptors(names: Sequence[str]) -> None:
         )
 
 
-def descriptors(smiles: Sequence[str], progress: Progress | None = None) -> Rows:
+def descriptors(
+    smiles: Sequence[str], processes: int | _smiles.Readers | None = None, progress: Progress | None = None
+) -> Rows:
     """All descriptors of molecules `(molecules, descriptors)`; NaN where RDKit has no value.
 
     Args:
-        smiles: the molecules; one that RDKit cannot read is a `DataError`.
+        smiles: the molecules; one that RDKit cannot read is a `DataError`, but valences are not objected to.
+        processes: how many; `None` for all cores that this process may use, if there are hundreds of molecules. Or
+            `_smiles.Readers`, which stay from one call to the next.
         progress: called as the work goes on.
     """
-    processes = None if len(smiles) > _smiles.FEW else usable_cores() if len(smiles) > FEW else 1
+    if processes is None:
+        processes = usable_cores() if len(smiles) > FEW_DESCRIBED else 1
     blocks = [np.zeros((0, len(descriptor_names())), np.float32)]
     for number, (invalid, (rows,)) in enumerate(_smiles.run("describe", smiles, processes, progress)):
         if invalid:
@@ -60,15 +64,21 @@ def descriptors(smiles: Sequence[str], progress: Progress | None = None) -> Rows
     return np.concatenate(blocks)
 
 
-def descriptors_of(graphs: GraphSet, indices: NDArray[np.int64], names: Sequence[str]) -> Rows:
+def descriptors_of(
+    graphs: GraphSet,
+    indices: NDArray[np.int64],
+    names: Sequence[str],
+    processes: int | _smiles.Readers | None = None,
+) -> Rows:
     """The named descriptors of molecules of a set, `(molecules, names)`; each molecule is described once.
 
     Args:
         graphs: molecules whose ids are their SMILES.
         indices: which of them.
         names: which descriptors, as in `descriptor_names`.
+        processes: see `descriptors`.
     """
-    if not are_molecules(graphs) or graphs.ids is None:
+    if graphs.ids is None:
         raise UsageError(f"{graphs.name} has no SMILES, from which descriptors could be computed", "descriptors", False)
     check_descriptors(names)
     every = descriptor_names()
@@ -77,7 +87,7 @@ def descriptors_of(graphs: GraphSet, indices: NDArray[np.int64], names: Sequence
     rows, known = _KNOWN[graphs]
     wanted = np.unique(indices[~known[indices]])
     if len(wanted):
-        rows[wanted] = descriptors([graphs.ids[index] for index in wanted])
+        rows[wanted] = descriptors([graphs.ids[index] for index in wanted], processes)
         known[wanted] = True
     if tuple(names) == every:
         return rows[indices]

@@ -19,6 +19,7 @@ from mlap.graphs._columns import choose_smiles
 from mlap.graphs._formats import STDIN, about_rows, is_table, iter_cells, read_cells, table_name
 from mlap.graphs._smiles import FEW, Readers
 from mlap.graphs.convert import holds
+from mlap.graphs.descriptors import FEW_DESCRIBED, descriptors_of
 from mlap.graphs.graph_set import GraphSet
 from mlap.graphs.molecules import are_molecules
 from mlap.graphs.molecules import molecules as read_molecules
@@ -116,6 +117,7 @@ def iter_inputs(
     *,
     rows: int,
     molecules: bool = True,
+    descriptors: bool = False,
     smiles: str | None = None,
     skip: Container[int] = (),
     processes: int | None = None,
@@ -130,18 +132,20 @@ def iter_inputs(
         path: the table.
         rows: of a piece; the last one may have fewer.
         molecules: see `read_inputs`.
-        smiles: likewise.
+        descriptors: whether `descriptors_of` will be asked about all molecules: it then knows the answers.
+        smiles: see `read_inputs`.
         skip: the numbers of the pieces that are not wanted; their molecules are not read.
         processes: how many read SMILES; one for each core that this process may use unless given.
         say: called with a sentence for the user at a time.
     """
-    return read_ahead(_iter_inputs(path, rows, molecules, smiles, skip, processes, say))
+    return read_ahead(_iter_inputs(path, rows, molecules, descriptors, smiles, skip, processes, say))
 
 
 def _iter_inputs(
     path: str | Path,
     rows: int,
     molecules: bool,
+    descriptors: bool,
     smiles: str | None,
     skip: Container[int],
     processes: int | None,
@@ -151,9 +155,11 @@ def _iter_inputs(
         readers: Readers | None = None
         for cells, column in iter_pieces(path, rows, smiles=smiles, skip=skip, say=say):
             if readers is None:  # many tables are short, and processes take long to start
-                few = processes is None and len(cells) <= FEW
+                few = processes is None and len(cells) <= (FEW_DESCRIBED if descriptors else FEW)
                 readers = stack.enter_context(Readers(1 if few else processes or usable_cores()))
-            yield of_cells(cells, column, table_name(path), molecules=molecules, processes=readers)
+            yield of_cells(
+                cells, column, table_name(path), molecules=molecules, descriptors=descriptors, processes=readers
+            )
 
 
 def iter_pieces(
@@ -211,13 +217,17 @@ def of_cells(
     name: str,
     *,
     molecules: bool = True,
+    descriptors: bool = False,
     processes: int | Readers | None = None,
     progress: Progress | None = None,
 ) -> Inputs:
-    """The graphs of a table, or of a piece of one, with SMILES in the column `smiles`; see `read_inputs`."""
+    """The graphs of a table, or of a piece of one, with SMILES in the column `smiles`; see `iter_inputs`."""
     if not molecules:
         raise UsageError(f"{cells.file} is a table of molecules, but the model was not trained on molecules")
-    return _of_smiles(cells.columns[smiles], name, processes, progress, cells)
+    inputs = _of_smiles(cells.columns[smiles], name, processes, progress, cells)
+    if descriptors:
+        descriptors_of(inputs.graphs, np.arange(len(inputs.graphs)), (), processes)
+    return inputs
 
 
 def _of_table(

@@ -28,9 +28,9 @@ from mlap.errors import DataError, UsageError, unknown
 from mlap.files import write_json
 from mlap.graphs import GraphSet, Task
 from mlap.graphs._smiles import require_rdkit
-from mlap.graphs.descriptors import check_descriptors, descriptor_names
+from mlap.graphs.descriptors import descriptor_names
 from mlap.graphs.dividing import write_splits
-from mlap.models.fingerprints import column_names, fingerprints
+from mlap.models.fingerprints import molecule_features, width_of
 from mlap.models.folders import check_folder, holds_model, new_folder
 from mlap.models.forest import Forest, grow_forest
 from mlap.models.linear import Linear, fit_linear
@@ -62,16 +62,18 @@ ROUNDS = 4
 class _ForestRecipe:
     """A forest's features and its settings in scikit-learn's words, in general and for yes/no questions."""
 
-    features: str
+    fingerprint: str
+    descriptors: bool
     settings: Mapping[str, Any]
     classification: Mapping[str, Any] = field(default_factory=dict)
     binary: Mapping[str, Any] = field(default_factory=dict)
 
 
 _FORESTS = {
-    "rf-morgan": _ForestRecipe("morgan-descriptors", {"n_estimators": 500, "max_features": "log2"}),
+    "rf-morgan": _ForestRecipe("morgan-counts", True, {"n_estimators": 500, "max_features": "log2"}),
     "rf-assay": _ForestRecipe(
         "morgan-maccs",
+        False,
         {"n_estimators": 1000, "min_samples_leaf": 2, "max_features": "sqrt"},
         classification={"criterion": "entropy"},
         binary={"class_weight": {0: 1, 1: 10}},
@@ -111,6 +113,11 @@ class Baseline(Model):
         return str(self.config["baseline"]["name"])
 
     @property
+    def reads_descriptors(self) -> bool:
+        """Whether they are among its features."""
+        return bool(self._descriptors)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know of the fit, a sentence each."""
         return tuple(self.config["baseline"]["notes"])
@@ -137,7 +144,7 @@ class Baseline(Model):
                 nothing and do not look at them.
             seed: of a forest; `wl-linear` draws nothing by chance.
             metric: what scores; the set's own metric if empty.
-            n_jobs: processes for fingerprints and trees that grow at a time.
+            n_jobs: trees that grow at a time.
         """
         if name not in BASELINES:
             raise unknown("baseline", name, BASELINES, "baseline")
@@ -149,7 +156,7 @@ class Baseline(Model):
         if not len(train):
             raise DataError(f"{graphs.name} has no graphs to fit a baseline to")
         descriptors = _descriptors(name)
-        found = _features(name, graphs, task, np.concatenate((train, valid)), descriptors, n_jobs)
+        found = _features(name, graphs, task, np.concatenate((train, valid)), descriptors)
         x, valid_x = found[: len(train)], found[len(train) :]
         labels = graphs.y[:, None] if task.kind == "multiclass" else graphs.y
         parts: list[Forest | Linear] = []
@@ -189,7 +196,7 @@ class Baseline(Model):
         }
         return cls(parts, config, objective)
 
-    def logits(self, graphs: GraphSet, indices: Sequence[int] | Array | None = None, *, n_jobs: int = 1) -> Floats:
+    def logits(self, graphs: GraphSet, indices: Sequence[int] | Array | None = None) -> Floats:
         """The answers `(graphs, outputs)`: logits, or values in the data's own units for a regression.
 
         The share p of a forest's T trees becomes (T p + 1/C) / (T + 1), C the number of classes, as if one more tree
@@ -199,12 +206,11 @@ class Baseline(Model):
         Args:
             graphs: to predict; labels are not looked at.
             indices: which of them; all unless given.
-            n_jobs: processes for fingerprints.
         """
         chosen = np.arange(len(graphs)) if indices is None else np.asarray(indices, np.int64)
         if not len(chosen):
             return np.zeros((0, self.task.num_outputs))
-        x = _features(self.name, graphs, self.task, chosen, self._descriptors, n_jobs)
+        x = _features(self.name, graphs, self.task, chosen, self._descriptors)
         return np.concatenate([self._answers(part, x) for part in self.parts], axis=1)
 
     def _answers(self, part: Forest | Linear, x: scipy.sparse.csr_matrix) -> Floats:
@@ -254,7 +260,7 @@ class Baseline(Model):
         multiclass = task.kind == "multiclass"
         outputs = task.num_outputs if multiclass else 1
         kind: type[Forest] | type[Linear] = Forest if name in _FORESTS else Linear
-        width = len(column_names(_FORESTS[name].features, descriptors)) if name in _FORESTS else 1 << BITS
+        width = width_of(_FORESTS[name].fingerprint) + len(descriptors) if name in _FORESTS else 1 << BITS
         numbers = range(1 if multiclass else task.num_outputs)
         parts = [kind.of_arrays(arrays, width, outputs, f"{number}.") for number in numbers]
         return cls(parts, config, objective, path, read_result(path))
@@ -281,7 +287,7 @@ def train_baseline(
         metric: what scores; the set's own metric if empty.
         resume: read the same baseline if it is there already.
         overwrite: replace the model that is there.
-        n_jobs: processes for fingerprints and trees that grow at a time.
+        n_jobs: trees that grow at a time.
     """
     path = None if out is None else Path(out)
     if path is not None and resume and not overwrite and holds_model(path):
@@ -329,7 +335,7 @@ def forest_logits(kind: str, forest: Forest, features: Any) -> Floats:
 
 
 def _features(
-    name: str, graphs: GraphSet, task: Task, chosen: NDArray[np.int64], descriptors: tuple[str, ...], n_jobs: int
+    name: str, graphs: GraphSet, task: Task, chosen: NDArray[np.int64], descriptors: tuple[str, ...]
 ) -> scipy.sparse.csr_matrix:
     """What a baseline sees of the chosen graphs."""
     if name in _FORESTS:
@@ -337,10 +343,7 @@ def _features(
             raise UsageError(
                 f"{name} reads molecules, but {graphs.name} has no SMILES", field="baseline", suggest="wl-linear"
             )
-        if descriptors:
-            check_descriptors(descriptors)
-        smiles = [graphs.ids[index] for index in chosen]
-        return fingerprints(_FORESTS[name].features, smiles, descriptors=descriptors, processes=n_jobs)
+        return molecule_features(_FORESTS[name].fingerprint, graphs, chosen, descriptors)
     features = wl_features(graphs.subset(chosen), rounds=ROUNDS)
     if task.kind != "regression":
         # A second ring says less of a class than the first; of a value that sums over atoms it says as much.
@@ -362,7 +365,7 @@ def _descriptors(name: str) -> tuple[str, ...]:
     if name not in _FORESTS:
         return ()
     require_rdkit()
-    return descriptor_names() if _FORESTS[name].features == "morgan-descriptors" else ()
+    return descriptor_names() if _FORESTS[name].descriptors else ()
 
 
 def _dense(features: scipy.sparse.csr_matrix) -> Any:

@@ -170,6 +170,11 @@ class Ensemble(Model):
         """Whether a member does."""
         return any(member.explains for member in self.members)
 
+    @property
+    def reads_descriptors(self) -> bool:
+        """Whether a member does."""
+        return any(member.reads_descriptors for member in self.members)
+
     def embed_graphs(self, graphs: GraphSet, indices: NDArray[np.int64]) -> tuple[Floats, Floats]:
         """The vectors of the networks side by side; those of levels where all networks have as many."""
         found = [member.embed_graphs(graphs, indices) for member in self.members if member.explains]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mlap.graphs import GraphSet
 from mlap.nn import GraphNetwork, MultiLevelAttentionPooling
-from mlap.training.batches import batch_for, evaluation_batches
+from mlap.training.batches import batch_for, evaluation_batches, prepare
 
 Floats = NDArray[np.float32]
 
@@ -56,6 +56,7 @@ def level_representations(
     Graphs are evaluated in batches of bounded size, and of each batch only the graph representations are kept.
     """
     network.eval()
+    prepare(network, graphs, indices)
     num_levels = num_representations(network) - 1
     level_wise = aggregate = np.empty(0, np.float32)
     done = 0

@@ -150,6 +150,11 @@ class Model:
         return False
 
     @property
+    def reads_descriptors(self) -> bool:
+        """Whether it reads RDKit's descriptors of molecules, which take most of the time of a prediction."""
+        return False
+
+    @property
     def name(self) -> str:
         """What to call the model among others: short, and fit for a folder's name."""
         raise TypeError(f"{type(self).__name__} has no name")

@@ -23,6 +23,7 @@ from mlap.nn import GraphNetwork
 from mlap.progress import shows_progress, training_bar
 from mlap.training import Epoch, InitialWeights, Objective, Recipe, Result, parallel, predict_logits, recipe_for
 from mlap.training import train as train_network
+from mlap.training.descriptor_head import DescriptorHead
 from mlap.training.run import (
     CONFIG,
     HISTORY,
@@ -96,6 +97,11 @@ class Run(Model):
     def explains(self) -> bool:
         """Always: what cannot be told apart is said in the explanation's `reason`."""
         return True
+
+    @property
+    def reads_descriptors(self) -> bool:
+        """Whether the head adds a term of them."""
+        return isinstance(self.network.graph_head, DescriptorHead)
 
     @property
     def name(self) -> str:

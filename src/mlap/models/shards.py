@@ -220,7 +220,14 @@ def iter_predictions(
 ) -> Iterator[tuple[int, Predictions]]:
     """Predictions for the pieces of a table, each with the number of its first row; see `mlap.graphs.inputs`."""
     for inputs in iter_inputs(
-        path, rows=rows, molecules=model.reads_molecules, smiles=smiles, skip=skip, processes=processes, say=say
+        path,
+        rows=rows,
+        molecules=model.reads_molecules,
+        descriptors=model.reads_descriptors,
+        smiles=smiles,
+        skip=skip,
+        processes=processes,
+        say=say,
     ):
         yield inputs.first, predict_piece(model, inputs, confidence)
 

@@ -1,4 +1,4 @@
-"""The figures of a study: how depth matters, and the test scores of the selected models, beside the paper's."""
+"""The figures of a study: how depth matters, and the test scores of selected models, baselines and the paper's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mlap.report.published import PublishedValidation, published_test, published
 from mlap.report.render import NORM
 from mlap.report.words import metric_words
 from mlap.statistics import Summary
-from mlap.study.compare import Cell, Comparison, best
+from mlap.study.compare import BaselineCell, Cell, Comparison, best
 
 #: the architectures that we know, each always in its colour: the naive network black, the paper's MLAP in strong ones
 _COLOURS = {
@@ -37,6 +37,8 @@ _COLOURS = {
 }
 _NORMS = {"none": "without normalisation (−)", "graph": "with GraphNorm (+)"}
 _MOST_TICKS = 12
+_BASELINE: dict[str, Any] = {"color": plotting.BLACK, "marker": "s", "markerfacecolor": "white"}
+_BEST: dict[str, Any] = {"color": plotting.GREY, "linestyle": ":", "linewidth": 1, "zorder": 0}
 
 AnyCell = TypeVar("AnyCell", Cell, PublishedValidation)
 
@@ -100,46 +102,61 @@ def _draw_paper(axes: Axes, line: Sequence[PublishedValidation], style: tuple[st
 
 
 def scores_plot(comparison: Comparison) -> Plot | None:
-    """The test scores of the selected models, a point for each seed, with means and standard errors.
+    """The test scores of the selected models and of the baselines, a point for each seed, with means and errors.
 
-    The paper's selected models are grey beside them. `None` if no selected model has a test score.
+    The paper's selected models are grey beside them, and a line marks the best mean of the study. `None` if no selected
+    model has a test score.
     """
     paper = {row.family: row for row in published_test(comparison.data_name) or ()}
     selected = [(family, cell, cell.test) for family, cell in comparison.selected.items()]
     tested = [(family, cell, summary) for family, cell, summary in selected if summary is not None]
     if not tested:
         return None
+    simple = [(cell, cell.test) for cell in comparison.baselines if cell.test is not None]
     styles = _styles([cell.architecture for _, cell, _ in tested])
     rows: list[dict[str, Any]] = []
     with plotting.styled():
-        figure = plotting.new_figure(plotting.NARROW, 2.6)
+        narrow = len(tested) + len(simple) <= 4
+        figure = plotting.new_figure(plotting.NARROW if narrow else plotting.WIDE, 2.8 if narrow and simple else 2.6)
         axes = figure.subplots()
         for place, (family, cell, summary) in enumerate(tested):
             colour, marker = styles[cell.architecture]
-            places = place - 0.12 + np.linspace(-0.1, 0.1, summary.n)
-            axes.plot(places, cell.test_scores, color=colour, marker=".", linestyle="none", alpha=0.5)
-            axes.errorbar(place + 0.05, summary.mean, summary.standard_error, color=colour, marker=marker)
+            _draw_scores(axes, place, cell.test_scores, summary, color=colour, marker=marker)
             rows += [_score_row("ours", family, cell, summary, score) for score in cell.test_scores]
             if theirs := paper.get(family):
                 mean, error = theirs.test.mean, theirs.test.standard_error
                 axes.errorbar(place + 0.22, mean, error, color=plotting.GREY, marker="D", markerfacecolor="white")
                 rows.append(_score_row("paper", family, theirs, theirs.test, None))
+        for place, (baseline, summary) in enumerate(simple, len(tested)):
+            _draw_scores(axes, place, baseline.test_scores, summary, **_BASELINE)
+            rows += [_baseline_row(baseline, summary, score) for score in baseline.test_scores]
+        means = [*(summary.mean for *_, summary in tested), *(summary.mean for _, summary in simple)]
+        axes.axhline(max(means) if comparison.higher_is_better else min(means), **_BEST)
         names = [f"{cell.architecture}\nL = {cell.layers} {NORM.show(cell.norm)}" for _, cell, _ in tested]
-        axes.set_xticks(range(len(tested)), names)
-        axes.set_xlim(-0.5, len(tested) - 0.5)
+        names += [f"{cell.name}\nbaseline" for cell, _ in simple]
+        axes.set_xticks(range(len(names)), names)
+        axes.set_xlim(-0.5, len(names) - 0.5)
         axes.set_ylabel(f"test {metric_words(comparison)}")
+        points = {"color": plotting.BLACK, "linestyle": "none"}
         handles = [
-            Line2D([], [], color=plotting.BLACK, marker=".", linestyle="none", alpha=0.5, label="one seed"),
-            Line2D([], [], color=plotting.BLACK, marker="o", linestyle="none", label="mean ± s.e."),
+            Line2D([], [], **points, marker=".", alpha=0.5, label="one seed"),
+            Line2D([], [], **points, marker="o", label="mean ± s.e."),
+            Line2D([], [], **_BEST, label="best mean"),
         ]
+        if simple:
+            handles.insert(2, Line2D([], [], **_BASELINE, linestyle="none", label="of a baseline"))
         if paper:
-            handles.append(
-                Line2D(
-                    [], [], color=plotting.GREY, marker="D", markerfacecolor="white", linestyle="none", label="paper"
-                )
-            )
-        figure.legend(handles=handles, loc="outside lower center", ncols=3)
+            grey = {**points, "color": plotting.GREY, "marker": "D", "markerfacecolor": "white"}
+            handles.append(Line2D([], [], **grey, label="paper"))
+        figure.legend(handles=handles, loc="outside lower center", ncols=3 if narrow else 5)
     return Plot(figure, rows)
+
+
+def _draw_scores(axes: Axes, place: int, scores: Sequence[float], summary: Summary, **style: Any) -> None:
+    """A model's seeds and, beside them, their mean."""
+    places = place - 0.12 + np.linspace(-0.1, 0.1, summary.n)
+    axes.plot(places, scores, color=style["color"], marker=".", linestyle="none", alpha=0.5)
+    axes.errorbar(place + 0.05, summary.mean, summary.standard_error, **style)
 
 
 def _best_cells(comparison: Comparison) -> list[Cell]:
@@ -173,6 +190,11 @@ def _depth_row(source: str, cell: Cell | PublishedValidation) -> dict[str, Any]:
 def _score_row(source: str, family: str, cell: Any, summary: Summary, score: float | None) -> dict[str, Any]:
     where = {"source": source, "family": family, "architecture": cell.architecture}
     return where | {"norm": cell.norm, "layers": cell.layers, "score": score} | _summary(summary)
+
+
+def _baseline_row(cell: BaselineCell, summary: Summary, score: float) -> dict[str, Any]:
+    where = {"source": "baseline", "family": None, "architecture": cell.name, "norm": None, "layers": None}
+    return where | {"score": score} | _summary(summary)
 
 
 def _summary(summary: Summary) -> dict[str, Any]:

@@ -265,8 +265,9 @@ def _foreign(network: NetworkFindings) -> str:
 
 def _scores_caption(comparison: Comparison) -> str:
     paper = " The paper's selected models are grey." if published_test(comparison.data_name) else ""
+    simple = ", and of the baselines" if comparison.baselines else ""
     metric = metric_label(comparison)
-    return f"Test {metric} of each family's selected model: every seed, and mean ± standard error.{paper}"
+    return f"Test {metric} of each family's selected model{simple}: every seed, and mean ± standard error.{paper}"
 
 
 def _depth_caption(comparison: Comparison) -> str:

@@ -59,6 +59,8 @@ class Batches:
         if split in self.kept:
             return self.kept[split]
         indices = parallel.share(self.graphs.split(split))
+        if self.network is not None:
+            prepare(self.network, self.graphs, indices)
         batches = (self._batch(part).to(self.device) for part in evaluation_batches(self.graphs, indices))
         if len(indices) * _rows_per_graph(self.graphs) > KEPT_ROWS:
             return batches
@@ -67,6 +69,12 @@ class Batches:
     def _batch(self, indices: NDArray[np.int64]) -> GraphBatch:
         batch = self.source.batch(indices)
         return batch if self.network is None else _with_features(self.network, self.graphs, indices, batch)
+
+
+def prepare(network: GraphNetwork, graphs: GraphSet, indices: NDArray[np.int64]) -> None:
+    """Compute what the batches of some graphs will need, in several processes where one batch would not be worth it."""
+    if isinstance(network.graph_head, DescriptorHead):
+        descriptors_of(graphs, indices, network.graph_head.names)
 
 
 def batch_for(network: GraphNetwork, graphs: GraphSet, indices: NDArray[np.int64]) -> GraphBatch:

@@ -24,7 +24,7 @@ from mlap.graphs.dividing import write_splits
 from mlap.nn import GraphNetwork
 from mlap.training import parallel
 from mlap.training import run as files
-from mlap.training.batches import Batches, batch_for, evaluation_batches
+from mlap.training.batches import Batches, batch_for, evaluation_batches, prepare
 from mlap.training.descriptor_head import DescriptorHead
 from mlap.training.noise import STEPS as NOISE_STEPS
 from mlap.training.noise import noise
@@ -600,6 +600,7 @@ def predict_logits(
     network: GraphNetwork, graphs: GraphSet, indices: NDArray[np.int64], device: torch.device | str = "cpu"
 ) -> Tensor:
     """The logits `(graphs, K)` of the given graphs, on the CPU, from the network in evaluation mode."""
+    prepare(network, graphs, indices)
     return _logits(
         network, (batch_for(network, graphs, part).to(device) for part in evaluation_batches(graphs, indices))
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from mlap.errors import DataError, UsageError, unknown
 from mlap.graphs import GraphSet
-from mlap.graphs.descriptors import FEW, descriptors
+from mlap.graphs.descriptors import FEW_DESCRIBED, descriptors
 from mlap.graphs.molecules import are_molecules
 from mlap.machines import usable_cores
 from mlap.names import PRESETS
@@ -95,7 +95,7 @@ def _describing(graphs: GraphSet, sample: int = 24) -> float:
     started = time.perf_counter()
     descriptors(texts)
     each = (time.perf_counter() - started) / max(1, len(texts))
-    return each * len(graphs) / (usable_cores() if len(graphs) > FEW else 1)
+    return each * len(graphs) / (usable_cores() if len(graphs) > FEW_DESCRIBED else 1)
 
 
 def within(minutes: float, recipe: Recipe, cost: Cost, networks: int, at_a_time: int = 1) -> tuple[Recipe, int]:
