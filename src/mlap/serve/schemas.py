@@ -8,7 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mlap.serve.limits import EXPLAINED, INPUTS, OUTPUTS
 
-INPUT = "SMILES of a molecule; or # and a number: a graph of the server's data set, counted from 0"
+INPUT = (
+    "SMILES of a molecule; or a graph of the server's data set: # and its number, counted from 0, or its name. What "
+    "reads as SMILES is not looked up as a name."
+)
 
 
 class Strict(BaseModel):
@@ -36,6 +39,7 @@ class Near(BaseModel):
 
     number: int = Field(description="its number in the data set; ask about it with # and this number")
     name: str = Field(description="its SMILES, or its number")
+    called: str | None = Field(default=None, description="its name in the data set, if it has one")
     similarity: float = Field(description="at most 1; /api/model says what it measures")
     labels: list[str | float | None] = Field(description="its true label for each target, or its one class")
 
@@ -55,6 +59,7 @@ class Answer(BaseModel):
     input: str = Field(description="as it was asked")
     name: str = Field(description="the SMILES, or the number")
     number: int | None = Field(default=None, description="the number in the data set, if it is a graph of it")
+    called: str | None = Field(default=None, description="the name in the data set, if it is a graph of it and has one")
     error: str | None = Field(default=None, description="why there is no prediction")
     sentence: str | None = Field(default=None, description="the prediction in words")
     prediction: list[str | float] = Field(default=[], description="the class or value of each target")
@@ -139,6 +144,7 @@ class State(BaseModel):
     ready: bool = Field(description="whether neighbours can be told")
     problem: str | None = None
     similarity: str | None = Field(default=None, description="what similarity measures")
+    named: bool = Field(default=False, description="whether graphs can be asked by name")
     maps: list[str] = Field(default=[], description="the representations that can be mapped so far, by number")
     no_maps: str | None = None
 

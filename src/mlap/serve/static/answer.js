@@ -9,7 +9,8 @@ export function answerCard(answer, about, ask) {
   return el("article", { className: "card answer", "aria-label": "Answer" },
     el("div", { className: "head" },
       el("div", {},
-        el("p", { className: "kicker" }, answer.number === null ? "Prediction" : `Prediction for #${answer.number}`),
+        el("p", { className: "kicker" }, "Prediction",
+          answer.number === null ? null : ` for #${answer.number}`, answer.called && `, ${clipped(answer.called, 80)}`),
         el("p", { className: "sentence" }, answer.sentence),
         el("code", { className: "soft" }, clipped(answer.name, 120)))),
     answer.unlike ? el("p", { className: "warning", role: "note" }, answer.unlike) : null,
@@ -73,10 +74,11 @@ function nearest(answer, about, ask) {
   }
   const cards = answer.nearest.map((near) => el("button", {
     className: "near",
-    title: `Look into #${near.number}`,
+    title: `Look into #${near.number}${near.called ? `, ${near.called}` : ""}`,
     onclick: () => ask([`#${near.number}`]),
   },
     el("img", { src: picture(`#${near.number}`), alt: near.name, loading: "lazy" }),
+    near.called && el("span", { className: "called" }, near.called),
     el("span", {}, near.labels.map(label).slice(0, 3).join(", ") || "no label"),
     el("small", { className: "soft" }, alike(near.similarity))));
   return el("div", {}, el("p", { className: "kicker", title: about.reference.similarity }, title),

@@ -240,7 +240,8 @@ export class MapView {
     if (!this.chosen.has(at)) return;
     this.side.replaceChildren(
       el("img", { src: picture(input), alt: answer.name }),
-      el("p", {}, el("strong", {}, input), " ", el("code", {}, clipped(answer.name, 80))),
+      el("p", {}, el("strong", {}, input), answer.called && ` ${answer.called}`, " ",
+        el("code", {}, clipped(answer.name, 80))),
       el("p", {}, `Prediction: ${answer.sentence}`),
       el("p", {}, `Label: ${answer.labels.map(label).join(", ") || "none"}`),
       el("button", { className: "primary", onclick: () => this.ask([input]) }, "Look inside"),
