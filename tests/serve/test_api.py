@@ -107,6 +107,17 @@ def test_names_are_told(client: httpx.Client) -> None:
     assert client.get("/api/model").json()["reference"]["named"]
 
 
+def test_the_part_of_a_graph_is_told(client: httpx.Client, molecules: Model) -> None:
+    splits = molecules.data().splits
+    numbers = [int(splits[name][0]) for name in ("train", "valid", "test")]
+    assert [answer["part"] for answer in ask(client, *(f"#{number}" for number in numbers))] == [
+        "train",
+        "valid",
+        "test",
+    ]
+    assert ask(client, "OCC")[0]["part"] is None
+
+
 def test_names_that_name_nothing_or_several(client: httpx.Client) -> None:
     several, nothing, smiles = ask(client, "twin", "aspirin", "CCN")
     assert "#2" in several["error"]
@@ -251,7 +262,10 @@ def test_a_table_is_predicted_row_by_row(client: httpx.Client, molecules: Model,
     id = response.json()["id"]
     state = finished(client, id)
     assert (state["lines"], state["done"], state["invalid"], state["problem"]) == (5, 4, 1, None)
+    assert state["named"]
+    assert state["columns"][0] == "id"
     page = client.get(f"/api/tables/{id}/rows").json()
+    assert [row["values"][0] for row in page["rows"]] == ["a", "b", "bad", "d"]
     assert [row["smiles"] for row in page["rows"]] == ["CCO", "CCN", "C(C", "CCCCO"]
     assert [row["error"] is None for row in page["rows"]] == [True, True, False, True]
     assert client.get(f"/api/tables/{id}/predictions.csv").text == molecules.predict(str(table)).to_csv()
@@ -273,7 +287,8 @@ def test_tables_are_sorted_and_filtered(client: httpx.Client, table: Path) -> No
     assert up[:3] == down[2::-1]
     assert up[3] == down[3] == "C(C"  # what has no prediction comes last
     assert rows(contains="o", show="valid") == ["CCO", "CCCCO"]
-    assert rows(show="invalid") == ["C(C"]
+    assert rows(show="invalid") == rows(contains="bad") == ["C(C"]
+    assert rows(sort="id", descending=True) == ["CCCCO", "C(C", "CCN", "CCO"]
     assert rows(offset=1, limit=2) == ["CCN", "C(C"]
     refused = client.get(f"/api/tables/{id}/rows", params={"sort": "nothing"})
     assert (refused.status_code, refused.json()["field"]) == (422, "sort")

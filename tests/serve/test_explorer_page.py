@@ -139,6 +139,7 @@ def test_a_graph_is_asked_by_its_name(page: Browser) -> None:
     assert "#1, Ethanol" in said
     assert "CCO" in said
     assert "True label: alcohol" in said
+    page.wait("document.querySelector('figcaption').textContent.includes('Ethanol')")
     page.evaluate("document.querySelector('textarea').select()")
     page.write("twin")
     page.point("button.primary")
@@ -318,6 +319,7 @@ def test_a_table_is_uploaded_sorted_and_looked_into(page: Browser, table: Path) 
     page.wait("document.querySelectorAll('tbody tr').length === 4")
     page.point("th[data-name=smiles] button")
     page.wait("document.querySelector('tbody code').textContent === 'C(C'")
+    assert "bad" in page.evaluate("document.querySelector('tbody tr').textContent")  # its id in the file
     assert page.evaluate("document.querySelector('th[data-name=smiles]').ariaSort") == "ascending"
     set_value(page, ".controls .field:nth-child(2) select", "valid")
     page.wait("document.querySelectorAll('tbody tr').length === 3")
@@ -423,14 +425,33 @@ def test_nothing_sticks_out_on_a_phone(browser: Browser, served: Served, table: 
     assert browser.evaluate(OUTSIDE) == []
 
 
-def test_the_examples_of_the_page_run(page: Browser) -> None:
+def test_the_examples_of_the_page_run(page: Browser, molecules: Model, table: Path) -> None:
     page.point("#tab-help")
     examples = page.evaluate("[...document.querySelectorAll('#help pre')].map((e) => e.textContent)")
-    for text in examples[:3]:  # the fourth is about a file of the user
-        call = ["bash", "-euc", text] if text.startswith("curl") else [sys.executable, "-c", text]
-        said = subprocess.run(call, capture_output=True, text=True, timeout=60, check=True).stdout
-        assert said
-        assert "message" not in said  # a refusal
+    table.rename(table.with_name("molecules.csv"))
+    said = []
+    for text in examples:
+        call = [sys.executable, "-c", text] if text.startswith("import ") else ["bash", "-euc", text]
+        found = subprocess.run(call, capture_output=True, text=True, timeout=60, check=True, cwd=table.parent)
+        said.append(found.stdout)
+    predicted, explained, printed, uploaded = said
+    sentences = [answer["sentence"] for answer in json.loads(predicted)["answers"]]
+    assert all(sentences)
+    assert json.loads(explained)["explanations"][0]["explained"]
+    assert [line.split(" ", 1)[1] for line in printed.splitlines()] == sentences
+    state = json.loads(uploaded)
+    assert (state["done"], state["invalid"]) == (4, 1)
+    expected = molecules.predict(str(table.with_name("molecules.csv"))).to_csv()
+    assert table.with_name("predictions.csv").read_text() == expected
+    with pytest.raises(RuntimeError):  # the last line of the example deletes it
+        page.evaluate(f"fetch('/api/tables/{state['id']}').then((r) => {{ if (!r.ok) throw Error(r.status) }})")
+
+
+def test_examples_are_those_that_a_model_can_answer(browser: Browser, forest: Model) -> None:
+    with serving(forest, forest.data()) as served:
+        start(browser, served)
+        browser.point("#tab-help")
+        assert "/api/explain" not in browser.evaluate("document.querySelector('#help').textContent")
 
 
 def test_no_file_of_the_page_names_another_machine() -> None:

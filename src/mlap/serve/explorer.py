@@ -142,6 +142,9 @@ class Explorer:
         assert self.reference is not None
         return Asked(text, self.name_of(number), number, None, self.reference.graphs, number)
 
+    def _called(self, one: Asked) -> str | None:
+        return None if one.number is None else self.names[one.number]
+
     def name_of(self, number: int) -> str:
         """What a graph of the data set is called: its SMILES, or its number."""
         assert self.reference is not None
@@ -164,7 +167,7 @@ class Explorer:
                 input=one.input,
                 name=one.name,
                 number=one.number,
-                called=None if one.number is None else self.names[one.number],
+                called=self._called(one),
                 error=one.error,
             )
             for one in asked
@@ -199,7 +202,9 @@ class Explorer:
             for name, value, spread, percentile in zip(output_names(task), values, spreads, percentiles, strict=True)
         ]
         if answer.number is not None:
+            assert self.reference is not None
             answer.labels = self.labels_of(answer.number)
+            answer.part = self.reference.part(answer.number)
 
     def _compare(self, answer: schemas.Answer, one: Asked, count: int) -> None:
         """Put the nearest graphs of the data set beside an answer, and warn if they are far."""
@@ -231,7 +236,7 @@ class Explorer:
             raise Problem(422, f"there is no output {max(outputs)}; the last is {last}", "outputs")
         found = []
         for one in self.read(texts):
-            inside = schemas.Inside(input=one.input, name=one.name, error=one.error)
+            inside = schemas.Inside(input=one.input, name=one.name, called=self._called(one), error=one.error)
             found.append(inside)
             if one.graphs is None:
                 continue

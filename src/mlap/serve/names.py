@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mlap.errors import MlapError
 from mlap.graphs import GraphSet
@@ -62,6 +62,16 @@ class Names:
         return self._written.get(smiles)
 
 
+def name_column(columns: Iterable[str]) -> str | None:
+    """The column of a table that names its rows.
+
+    >>> name_column(["SMILES", "Compound ID", "active"])
+    'Compound ID'
+    """
+    known = {name.lower().replace(" ", "_").replace("-", "_"): name for name in columns}
+    return next((known[name] for name in COLUMNS if name in known), None)
+
+
 def _column(graphs: GraphSet) -> list[str | None]:
     """The names of molecules in the table that they were read from; none if it has no column of names, or is gone.
 
@@ -74,8 +84,7 @@ def _column(graphs: GraphSet) -> list[str | None]:
     found: list[str | None] = [None] * len(graphs)
     try:
         for cells in iter_cells(graphs.source.source, PIECE):
-            known = {name.lower().replace(" ", "_").replace("-", "_"): name for name in reversed(cells.columns)}
-            column = next((known[name] for name in COLUMNS if name in known), None)
+            column = name_column(cells.columns)
             if column is None:
                 return []
             for row, name in enumerate(cells.columns[column]):

@@ -70,8 +70,10 @@ class Reference:
         self.model, self.graphs = model, graphs
         self.own = model.trained_on(graphs)
         self.rows = np.random.RandomState(0).permutation(len(graphs))[:POINTS]
-        parts = self.parts()
-        trained = np.array([part == "train" for part in parts], bool)
+        self._part_of: NDArray[np.object_] = np.full(len(graphs), None, object)
+        for name in graphs.splits:
+            self._part_of[graphs.split(name)] = name
+        trained = self._part_of[self.rows] == "train"
         self.compared = trained if self.own and trained.any() else np.ones(len(self.rows), bool)
         self.done = 0
         self.ready = False
@@ -90,10 +92,12 @@ class Reference:
 
     def parts(self) -> list[str | None]:
         """The part of the split that each of the rows is in."""
-        of = dict.fromkeys(range(len(self.graphs)))
-        for name in self.graphs.splits:
-            of.update(dict.fromkeys(self.graphs.split(name).tolist(), name))
-        return [of[row] for row in self.rows.tolist()]
+        parts: list[str | None] = self._part_of[self.rows].tolist()
+        return parts
+
+    def part(self, number: int) -> str | None:
+        """The part that the model saw a graph in; `None` if it is another data set, or the graph in no part."""
+        return self._part_of[number] if self.own else None
 
     # ---- in a thread -------------------------------------------------------------------------------------------------
 

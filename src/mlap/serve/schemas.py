@@ -66,6 +66,7 @@ class Answer(BaseModel):
     outputs: list[Output] = []
     more: dict[str, Any] = Field(default={}, description="what the model's calibration adds: conformal sets, intervals")
     labels: list[str | float | None] = Field(default=[], description="the true labels, of a graph of the data set")
+    part: str | None = Field(default=None, description="of the model's own data, if it is a graph of it: train, …")
     nearest: list[Near] = []
     unlike: str | None = Field(default=None, description="a warning, if nothing in the training set is similar")
 
@@ -105,6 +106,7 @@ class Inside(BaseModel):
 
     input: str
     name: str
+    called: str | None = Field(default=None, description="its name in the data set, if it has one")
     error: str | None = None
     elements: list[str] | None = Field(default=None, description="of the atoms")
     levels: list[int] = Field(
@@ -205,7 +207,8 @@ class Table(BaseModel):
     finished: bool
     problem: str | None = Field(default=None, description="why it ended early")
     notes: list[str] = Field(default=[], description="what was inferred about the file")
-    columns: list[str] = Field(default=[], description="of the predictions")
+    columns: list[str] = Field(default=[], description="the file's column of names, if it has one; the predictions")
+    named: bool = Field(default=False, description="whether the first column holds the file's names of the rows")
 
 
 class Row(BaseModel):

@@ -25,11 +25,15 @@ function outputs(answer, about) {
   const truth = answer.labels.filter((value) => value !== null).map(label).join(", ");
   return el("div", {}, ...rows,
     left > 0 ? el("p", { className: "soft" }, `and ${left} more; the API gives all`) : null,
-    truth ? el("p", { className: "soft" }, "True label: ", el("strong", {}, truth)) : null,
+    truth ? el("p", { className: "soft" }, "True label: ", el("strong", {}, truth), part(answer)) : null,
     // Of a single target the sentence says it all.
     ...(answer.outputs.length === 1 ? [] : Object.entries(answer.more)).map(([name, value]) =>
       el("p", { className: "soft" }, `${name.replaceAll("_", " ")}: `, el("strong", {}, String(value ?? "–")))));
 }
+
+/** Whether the model has seen the true label. */
+const part = ({ part: name }) =>
+  name && ` · ${{ train: "the model was trained on it", valid: "from the validation part" }[name] ?? `from the ${name} part`}`;
 
 /** One output: its value, the spread over members, its place in the training set. */
 function output(one, about) {

@@ -262,12 +262,13 @@ export class MapView {
   }
 
   graphs(items) {
-    return el("div", { className: "nears" }, ...items.map(({ number, labels, similarity }) => el("button", {
+    return el("div", { className: "nears" }, ...items.map(({ number, called, labels, similarity }) => el("button", {
       className: "near",
       onclick: () => this.ask([`#${number}`]),
     },
       el("img", { src: picture(`#${number}`), alt: `graph ${number}`, loading: "lazy" }),
       el("span", {}, `#${number}`),
+      called && el("span", { className: "called" }, called),
       similarity === undefined ? null
         : el("small", { className: "soft" }, `${labels.map(label).join(", ")} · ${alike(similarity)}`))));
   }

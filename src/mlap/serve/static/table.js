@@ -140,10 +140,11 @@ export class TableView {
   }
 
   row({ row, smiles, values, error }) {
-    const cells = error
-      ? [el("td", { colSpan: values.length, className: "error" }, error)]
-      : values.map((value) => typeof value === "number"
-        ? el("td", { className: "number" }, short(value)) : el("td", {}, value ?? ""));
+    const cell = (value) => (typeof value === "number"
+      ? el("td", { className: "number" }, short(value)) : el("td", {}, value ?? ""));
+    const names = this.table.named ? 1 : 0; // a row that cannot be read has its name all the same
+    const cells = !error ? values.map(cell)
+      : [...values.slice(0, names).map(cell), el("td", { colSpan: values.length - names, className: "error" }, error)];
     return el("tr", {}, el("td", { className: "number soft" }, String(row)),
       el("td", {}, ...(error ? [] : this.drawing(row, smiles))),
       el("td", {}, el("code", { title: smiles }, smiles)), ...cells);
