@@ -23,10 +23,11 @@ OTHERS = [f"{'C' * n}N" for n in range(1, 13)] + [f"c1ccccc1{'C' * n}" for n in 
 
 @pytest.fixture(scope="session")
 def molecules(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    """A small network that tells alcohols from others, trained on a table."""
+    """A small network that tells alcohols from others, trained on a table with names."""
     folder = tmp_path_factory.mktemp("molecules")
-    rows = [f"{smiles},{int('O' in smiles)}" for smiles in ALCOHOLS + OTHERS]
-    (folder / "alcohols.csv").write_text("smiles,alcohol\n" + "\n".join(rows) + "\n")
+    names = ["Methanol", "Ethanol", "twin", "Twin", "CCN", *(f"compound {n}" for n in range(5, 48))]
+    rows = [f"{name},{smiles},{int('O' in smiles)}" for name, smiles in zip(names, ALCOHOLS + OTHERS, strict=True)]
+    (folder / "alcohols.csv").write_text("name,smiles,alcohol\n" + "\n".join(rows) + "\n")
     return mlap.train(
         str(folder / "alcohols.csv"),
         architecture="mlap-weighted",

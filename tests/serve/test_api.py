@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ import pytest
 from markdown_blocks import Block, blocks
 from serving import Served, serving
 
-from mlap.graphs import GraphSet
+from mlap.graphs import GraphSet, load_graphs
 from mlap.models import Model
 from mlap.serve.guard import POLICY
 from mlap.serve.limits import ATOMS, CHARACTERS, INPUTS, Limits
+from mlap.serve.names import Names
 from mlap.serve.reference import Reference
 
 
@@ -82,6 +84,69 @@ def test_a_graph_of_the_data_set_is_asked_by_its_number(client: httpx.Client, mo
     assert 3 not in [near["number"] for near in answer["nearest"]]
 
 
+@pytest.mark.parametrize(("asked", "number"), [("Ethanol", 1), ("ethanol", 1), (" compound 7 ", 7), ("CCCCO", 3)])
+def test_a_graph_of_the_data_set_is_asked_by_its_name(
+    client: httpx.Client, molecules: Model, asked: str, number: int
+) -> None:
+    (answer,), (same,) = ask(client, asked), ask(client, f"#{number}")
+    assert answer["input"] == asked.strip()
+    assert {**answer, "input": ""} == {**same, "input": ""}
+    assert answer["number"] == number
+    (inside,) = client.post("/api/explain", json={"inputs": [asked]}).json()["explanations"]
+    ids = molecules.data().ids
+    assert ids is not None
+    assert inside["name"] == ids[number]
+    pictures = [client.get("/api/picture", params={"input": text}).text for text in (asked, f"#{number}")]
+    assert pictures[0] == pictures[1]
+
+
+def test_names_are_told(client: httpx.Client) -> None:
+    (answer,) = ask(client, "#0", nearest=20)
+    assert answer["called"] == "Methanol"
+    assert {near["number"]: near["called"] for near in answer["nearest"]}.items() >= {7: "compound 7"}.items()
+    assert client.get("/api/model").json()["reference"]["named"]
+
+
+def test_the_part_of_a_graph_is_told(client: httpx.Client, molecules: Model) -> None:
+    splits = molecules.data().splits
+    numbers = [int(splits[name][0]) for name in ("train", "valid", "test")]
+    assert [answer["part"] for answer in ask(client, *(f"#{number}" for number in numbers))] == [
+        "train",
+        "valid",
+        "test",
+    ]
+    assert ask(client, "OCC")[0]["part"] is None
+
+
+def test_names_that_name_nothing_or_several(client: httpx.Client) -> None:
+    several, nothing, smiles = ask(client, "twin", "aspirin", "CCN")
+    assert "#2" in several["error"]
+    assert "#3" in several["error"]
+    assert "alcohols" in nothing["error"]
+    assert smiles["number"] == 25  # and not 4, which is called so: SMILES are SMILES
+
+
+def test_names_of_a_table_that_has_changed_are_not_believed(molecules: Model, tmp_path: Path) -> None:
+    path = tmp_path / "alcohols.csv"
+    path.write_text("smiles,Mol ID,alcohol\nCCO,first,1\nC(C,bad,0\nCCN,second,0\nCCC,third,0\nCCCO,fourth,1\n")
+    graphs = load_graphs(path)
+    assert [Names.of(graphs)[number] for number in range(4)] == ["first", "second", "third", "fourth"]
+    path.write_text("smiles,Mol ID,alcohol\nCCO,first,1\nCCN,second,0\nCCC,third,0\n")
+    assert [Names.of(graphs)[number] for number in range(4)] == ["first", None, None, None]
+    path.unlink()
+    assert not Names.of(graphs)
+
+
+def test_graphs_that_are_no_molecules_are_asked_by_their_ids(synthetic: tuple[Model, GraphSet]) -> None:
+    model, graphs = synthetic
+    named = replace(graphs, ids=[f"graph {number // 2}" if number < 4 else f"g{number}" for number in range(90)])
+    with serving(model, named) as served:
+        found, several, nothing = ask(served.client, "g17", "graph 1", "CCO")
+        assert (found["number"], found["called"], found["name"]) == (17, "g17", "#17")
+        assert "#3" in several["error"]
+        assert nothing["error"]
+
+
 def test_neighbours_and_percentiles_are_those_of_the_training_part(client: httpx.Client, molecules: Model) -> None:
     from rdkit import Chem, DataStructs
     from rdkit.Chem import rdFingerprintGenerator
@@ -95,7 +160,7 @@ def test_neighbours_and_percentiles_are_those_of_the_training_part(client: httpx
         int(row): DataStructs.TanimotoSimilarity(query, generator.GetFingerprint(Chem.MolFromSmiles(graphs.ids[row])))
         for row in train
     }
-    (answer,) = ask(client, "CCCCCO", nearest=7)
+    (answer,) = ask(client, "OCCCCC", nearest=7)  # a molecule of the set, but not as the set writes it
     assert [near["similarity"] for near in answer["nearest"]] == pytest.approx(sorted(similar.values())[:-8:-1])
     assert all(near["similarity"] == pytest.approx(similar[near["number"]]) for near in answer["nearest"])
     own = molecules.predict(graphs.subset(train)).values[:, 0]
@@ -197,7 +262,10 @@ def test_a_table_is_predicted_row_by_row(client: httpx.Client, molecules: Model,
     id = response.json()["id"]
     state = finished(client, id)
     assert (state["lines"], state["done"], state["invalid"], state["problem"]) == (5, 4, 1, None)
+    assert state["named"]
+    assert state["columns"][0] == "id"
     page = client.get(f"/api/tables/{id}/rows").json()
+    assert [row["values"][0] for row in page["rows"]] == ["a", "b", "bad", "d"]
     assert [row["smiles"] for row in page["rows"]] == ["CCO", "CCN", "C(C", "CCCCO"]
     assert [row["error"] is None for row in page["rows"]] == [True, True, False, True]
     assert client.get(f"/api/tables/{id}/predictions.csv").text == molecules.predict(str(table)).to_csv()
@@ -219,7 +287,8 @@ def test_tables_are_sorted_and_filtered(client: httpx.Client, table: Path) -> No
     assert up[:3] == down[2::-1]
     assert up[3] == down[3] == "C(C"  # what has no prediction comes last
     assert rows(contains="o", show="valid") == ["CCO", "CCCCO"]
-    assert rows(show="invalid") == ["C(C"]
+    assert rows(show="invalid") == rows(contains="bad") == ["C(C"]
+    assert rows(sort="id", descending=True) == ["CCCCO", "C(C", "CCN", "CCO"]
     assert rows(offset=1, limit=2) == ["CCN", "C(C"]
     refused = client.get(f"/api/tables/{id}/rows", params={"sort": "nothing"})
     assert (refused.status_code, refused.json()["field"]) == (422, "sort")

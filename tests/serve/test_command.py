@@ -63,22 +63,23 @@ def command(*arguments: str, temporary: Path | None = None) -> Iterator[tuple[su
     """A running `mlap serve`, and the address that it printed; `temporary` is where it may keep files."""
     call = [sys.executable, "-m", "mlap", "serve", *arguments]
     where = {} if temporary is None else {"TMPDIR": str(temporary)}
-    process = subprocess.Popen(
+    # Whatever happens, the block of the process closes its pipes and waits for its end.
+    with subprocess.Popen(
         call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **where}
-    )
-    try:
-        assert process.stdout is not None
-        address = process.stdout.readline().strip()
-        if not address:
-            _, said = process.communicate(timeout=60)
-            raise AssertionError(said)
-        yield process, address
-    finally:
-        process.send_signal(signal.SIGINT)
+    ) as process:
         try:
-            process.communicate(timeout=120)
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            if not address:
+                _, said = process.communicate(timeout=60)
+                raise AssertionError(said)
+            yield process, address
         finally:
-            process.kill()
+            process.send_signal(signal.SIGINT)
+            try:
+                process.communicate(timeout=120)
+            finally:
+                process.kill()
 
 
 def test_the_command_serves_until_it_is_interrupted(molecules: Model, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from mlap.graphs import GraphSet
 from mlap.models import Model
 
 SMILES = "c1ccccc1CCO"
+PNG = b"\x89PNG"
 #: what sticks out to the right, unless it lies in something that scrolls
 OUTSIDE = (
     "[...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > innerWidth + 1"
@@ -77,6 +79,17 @@ def shown(page: Browser, panel: int = 0) -> list[tuple[str, float]]:
     return [tuple(pair) for pair in found]
 
 
+def downloaded(page: Browser, button: str, path: Path) -> bytes:
+    """The file that a button gives, under the name that it has."""
+    page.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(path.parent))
+    page.point(button)
+    for _ in range(200):
+        if path.exists() and (content := path.read_bytes()):
+            return content
+        page.evaluate("new Promise((wake) => setTimeout(wake, 20))")
+    raise AssertionError(f"{path.name} did not come; there are {[other.name for other in path.parent.iterdir()]}")
+
+
 @pytest.fixture(scope="module")
 def explained(molecules: Model, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What the command says about two molecules, each asked alone: sums of a batch are rounded in another order."""
@@ -117,6 +130,21 @@ def test_wrong_smiles_are_told_beside_the_field(page: Browser) -> None:
     assert "ask-error" in page.evaluate("document.querySelector('textarea').getAttribute('aria-describedby')")
     ask(page, f"C(C\n{SMILES}")  # the other line is answered
     assert "Line 1" in page.evaluate("document.querySelector('#ask-error').textContent")
+
+
+def test_a_graph_is_asked_by_its_name(page: Browser) -> None:
+    assert "names" in page.evaluate("document.querySelector('#ask-hint').textContent")
+    ask(page, "ethanol")
+    said = page.evaluate("document.querySelector('.answer').textContent")
+    assert "#1, Ethanol" in said
+    assert "CCO" in said
+    assert "True label: alcohol" in said
+    page.wait("document.querySelector('figcaption').textContent.includes('Ethanol')")
+    page.evaluate("document.querySelector('textarea').select()")
+    page.write("twin")
+    page.point("button.primary")
+    page.wait("document.querySelector('#ask-error').textContent.includes('#3')")
+    assert page.complaints() == []
 
 
 def test_what_users_write_stays_text(page: Browser) -> None:
@@ -249,19 +277,14 @@ def test_a_forest_is_asked_but_not_looked_into(browser: Browser, forest: Model) 
 
 
 def test_pictures_and_numbers_are_downloaded(page: Browser, tmp_path: Path) -> None:
-    page.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     ask(page, SMILES)
-    for number, name in enumerate(("explained.svg", "explained.png", "explained.json"), start=1):
-        page.point(f".downloads button:nth-of-type({number})")
-        page.wait("true")
-        for _ in range(200):
-            if (tmp_path / name).exists() and (tmp_path / name).stat().st_size:
-                break
-            page.evaluate("new Promise((wake) => setTimeout(wake, 20))")
-    drawn = (tmp_path / "explained.svg").read_text()
-    assert all(colour in drawn for colour, _ in shown(page))
-    assert (tmp_path / "explained.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((tmp_path / "explained.json").read_text())["name"] == SMILES
+    names = ("explained.svg", "explained.png", "explained.json")
+    files = [
+        downloaded(page, f".downloads button:nth-of-type({at})", tmp_path / name) for at, name in enumerate(names, 1)
+    ]
+    assert all(colour in files[0].decode() for colour, _ in shown(page))
+    assert files[1].startswith(PNG)
+    assert json.loads(files[2])["name"] == SMILES
 
 
 # ---- map and table ---------------------------------------------------------------------------------------------------
@@ -296,12 +319,30 @@ def test_a_table_is_uploaded_sorted_and_looked_into(page: Browser, table: Path) 
     page.wait("document.querySelectorAll('tbody tr').length === 4")
     page.point("th[data-name=smiles] button")
     page.wait("document.querySelector('tbody code').textContent === 'C(C'")
+    assert "bad" in page.evaluate("document.querySelector('tbody tr').textContent")  # its id in the file
     assert page.evaluate("document.querySelector('th[data-name=smiles]').ariaSort") == "ascending"
     set_value(page, ".controls .field:nth-child(2) select", "valid")
     page.wait("document.querySelectorAll('tbody tr').length === 3")
     page.wait("document.querySelector('.thumbnail').naturalWidth")
     page.point("tbody button")
     page.wait("document.querySelector('.stage svg')")
+    assert page.complaints() == []
+
+
+def test_each_row_of_a_table_gives_its_picture(page: Browser, served: Served, table: Path, tmp_path: Path) -> None:
+    page.point("#tab-table")
+    page.choose_file("input[type=file]", table)
+    page.wait("document.querySelectorAll('tbody tr').length === 4")
+    buttons = page.evaluate(
+        "[...document.querySelectorAll('tbody tr')].map((e) => e.querySelectorAll('.downloads button').length)"
+    )
+    assert buttons == [2, 2, 0, 2]  # a row that is no molecule has no picture
+    fourth = "tbody tr:nth-child(4) .downloads button"
+    drawn = downloaded(page, f"{fourth}:nth-of-type(1)", tmp_path / "row-3.svg").decode()
+    outlines = [re.findall(r' d="([^"]*)"', text) for text in (drawn, served.explorer.picture("CCCCO"))]
+    assert outlines[0]
+    assert outlines[0] == outlines[1]
+    assert downloaded(page, f"{fourth}:nth-of-type(2)", tmp_path / "row-3.png").startswith(PNG)
     assert page.complaints() == []
 
 
@@ -384,14 +425,33 @@ def test_nothing_sticks_out_on_a_phone(browser: Browser, served: Served, table: 
     assert browser.evaluate(OUTSIDE) == []
 
 
-def test_the_examples_of_the_page_run(page: Browser) -> None:
+def test_the_examples_of_the_page_run(page: Browser, molecules: Model, table: Path) -> None:
     page.point("#tab-help")
     examples = page.evaluate("[...document.querySelectorAll('#help pre')].map((e) => e.textContent)")
-    for text in examples[:3]:  # the fourth is about a file of the user
-        call = ["bash", "-euc", text] if text.startswith("curl") else [sys.executable, "-c", text]
-        said = subprocess.run(call, capture_output=True, text=True, timeout=60, check=True).stdout
-        assert said
-        assert "message" not in said  # a refusal
+    table.rename(table.with_name("molecules.csv"))
+    said = []
+    for text in examples:
+        call = [sys.executable, "-c", text] if text.startswith("import ") else ["bash", "-euc", text]
+        found = subprocess.run(call, capture_output=True, text=True, timeout=60, check=True, cwd=table.parent)
+        said.append(found.stdout)
+    predicted, explained, printed, uploaded = said
+    sentences = [answer["sentence"] for answer in json.loads(predicted)["answers"]]
+    assert all(sentences)
+    assert json.loads(explained)["explanations"][0]["explained"]
+    assert [line.split(" ", 1)[1] for line in printed.splitlines()] == sentences
+    state = json.loads(uploaded)
+    assert (state["done"], state["invalid"]) == (4, 1)
+    expected = molecules.predict(str(table.with_name("molecules.csv"))).to_csv()
+    assert table.with_name("predictions.csv").read_text() == expected
+    with pytest.raises(RuntimeError):  # the last line of the example deletes it
+        page.evaluate(f"fetch('/api/tables/{state['id']}').then((r) => {{ if (!r.ok) throw Error(r.status) }})")
+
+
+def test_examples_are_those_that_a_model_can_answer(browser: Browser, forest: Model) -> None:
+    with serving(forest, forest.data()) as served:
+        start(browser, served)
+        browser.point("#tab-help")
+        assert "/api/explain" not in browser.evaluate("document.querySelector('#help').textContent")
 
 
 def test_no_file_of_the_page_names_another_machine() -> None:

@@ -22,6 +22,7 @@ from mlap.models.explanation import Explanation
 from mlap.serve import schemas
 from mlap.serve.drawing import svg_of
 from mlap.serve.limits import ATOMS, CHARACTERS, EXPLAINED, INPUTS, Limits
+from mlap.serve.names import Names
 from mlap.serve.problems import Problem
 from mlap.serve.reference import Reference
 from mlap.serve.words import label_words, output_names, predicted, sentence
@@ -89,19 +90,28 @@ class Explorer:
             text = text.strip()
             if text.startswith("#"):
                 found[place] = self._numbered(text)
-            elif not self.model.reads_molecules:
-                found[place] = Asked(text, text, error="this model does not read molecules; ask by number, such as #0")
+            elif not text:
+                found[place] = Asked(text, text, error="empty")
             elif len(text) > CHARACTERS:
                 error = f"too long: {len(text):,} characters, at most {CHARACTERS:,} are read"
                 found[place] = Asked(text, text, error=error)
-            elif not text:
-                found[place] = Asked(text, text, error="empty")
-            else:
+            elif (number := self.names.written(text)) is not None:
+                found[place] = self._own(text, number)
+            elif self.model.reads_molecules:
                 smiles.append(place)
+            else:
+                found[place] = self._named(text, "this model does not read molecules; ask by number, such as #0")
         if smiles:
             inputs = self.model.inputs([texts[place].strip() for place in smiles])
-            found.update(zip(smiles, _molecules(inputs), strict=True))
+            for row, (place, one) in enumerate(zip(smiles, _molecules(inputs), strict=True)):
+                # What reads as SMILES is SMILES, also where a graph of the data set is called so.
+                found[place] = self._named(one.input, inputs.invalid[row]) if row in inputs.invalid else one
         return [found[place] for place in range(len(texts))]
+
+    @property
+    def names(self) -> Names:
+        """Of the graphs of the data set, as far as they are read."""
+        return Names() if self.reference is None else self.reference.names
 
     def _numbered(self, text: str) -> Asked:
         digits = text[1:].strip()
@@ -110,8 +120,30 @@ class Explorer:
         graphs = self.reference.graphs
         if not (digits.isascii() and digits.isdigit()) or len(digits) > 12 or int(digits) >= len(graphs):
             return Asked(text, text, error=f"{graphs.name} has graphs #0 to #{len(graphs) - 1}")
-        number = int(digits)
-        return Asked(text, self.name_of(number), number, None, graphs, number)
+        return self._own(text, int(digits))
+
+    def _named(self, text: str, otherwise: str) -> Asked:
+        """The one graph of the data set that is called so; else the reason why the text is none."""
+        numbers = self.names.called(text)
+        if len(numbers) == 1:
+            return self._own(text, numbers[0])
+        if not self.names:
+            return Asked(text, text, error=otherwise)
+        assert self.reference is not None
+        name = self.reference.graphs.name
+        if not numbers:
+            return Asked(text, text, error=f"{otherwise}; and {name} has no graph of that name")
+        some = ", ".join(f"#{number}" for number in numbers[:5]) + (", …" if len(numbers) > 5 else "")
+        error = f"{len(numbers):,} graphs of {name} have that name; ask by number: {some}"
+        return Asked(text, text, error=error)
+
+    def _own(self, text: str, number: int) -> Asked:
+        """A graph of the data set."""
+        assert self.reference is not None
+        return Asked(text, self.name_of(number), number, None, self.reference.graphs, number)
+
+    def _called(self, one: Asked) -> str | None:
+        return None if one.number is None else self.names[one.number]
 
     def name_of(self, number: int) -> str:
         """What a graph of the data set is called: its SMILES, or its number."""
@@ -130,7 +162,16 @@ class Explorer:
     def predict(self, texts: Sequence[str], nearest: int = 5) -> list[schemas.Answer]:
         """One answer for each text."""
         asked = self.read(texts)
-        answers = [schemas.Answer(input=one.input, name=one.name, number=one.number, error=one.error) for one in asked]
+        answers = [
+            schemas.Answer(
+                input=one.input,
+                name=one.name,
+                number=one.number,
+                called=self._called(one),
+                error=one.error,
+            )
+            for one in asked
+        ]
         for own in (False, True):  # molecules that were typed, graphs of the data set
             places = [
                 place for place, one in enumerate(asked) if one.graphs is not None and (one.number is not None) == own
@@ -161,7 +202,9 @@ class Explorer:
             for name, value, spread, percentile in zip(output_names(task), values, spreads, percentiles, strict=True)
         ]
         if answer.number is not None:
+            assert self.reference is not None
             answer.labels = self.labels_of(answer.number)
+            answer.part = self.reference.part(answer.number)
 
     def _compare(self, answer: schemas.Answer, one: Asked, count: int) -> None:
         """Put the nearest graphs of the data set beside an answer, and warn if they are far."""
@@ -172,6 +215,7 @@ class Explorer:
             schemas.Near(
                 number=other.number,
                 name=self.name_of(other.number),
+                called=self.names[other.number],
                 similarity=other.similarity,
                 labels=self.labels_of(other.number),
             )
@@ -192,7 +236,7 @@ class Explorer:
             raise Problem(422, f"there is no output {max(outputs)}; the last is {last}", "outputs")
         found = []
         for one in self.read(texts):
-            inside = schemas.Inside(input=one.input, name=one.name, error=one.error)
+            inside = schemas.Inside(input=one.input, name=one.name, called=self._called(one), error=one.error)
             found.append(inside)
             if one.graphs is None:
                 continue
@@ -329,6 +373,7 @@ class Explorer:
             ready=reference.ready,
             problem=reference.problem or None,
             similarity=reference.compares_by,
+            named=bool(reference.names),
             maps=maps if reference.num_maps else [],
             no_maps=reference.no_maps or None,
         )

@@ -1,8 +1,8 @@
 """What answers are compared with: the training set, its predictions, its nearest graphs and its maps.
 
 All of it is computed in a thread after the server has started, so that the first question need not wait for it: first
-the fingerprints, which take a moment, then embeddings and predictions, which may take minutes of a large set. Rows come
-in random order, so that maps and percentiles can be told from the first of them.
+names and fingerprints, which take a moment, then embeddings and predictions, which may take minutes of a large set.
+Rows come in random order, so that maps and percentiles can be told from the first of them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from mlap.graphs.molecules import are_molecules
 from mlap.models import Model
 from mlap.serve.limits import POINTS, TSNE_POINTS
 from mlap.serve.maps import Plane, SlowMaps
+from mlap.serve.names import Names
 from mlap.serve.similarity import Cosine, Tanimoto
 
 #: graphs at a time, and the seconds that they should take: about so long a question waits for the model. On a machine
@@ -58,6 +59,7 @@ class Reference:
         rows: `(m,)`, the graphs that are on the maps: all, or `POINTS` of them drawn at random, in random order.
         compared: which of these are compared with: the training part of the model's own data, or all.
         ready: whether their neighbours can be told.
+        names: of all graphs; none before they are read.
         done: how many of them are predicted and, if there are maps, embedded.
         problem: why there is no more, in words.
         no_maps: why there are no maps, in words.
@@ -68,11 +70,14 @@ class Reference:
         self.model, self.graphs = model, graphs
         self.own = model.trained_on(graphs)
         self.rows = np.random.RandomState(0).permutation(len(graphs))[:POINTS]
-        parts = self.parts()
-        trained = np.array([part == "train" for part in parts], bool)
+        self._part_of: NDArray[np.object_] = np.full(len(graphs), None, object)
+        for name in graphs.splits:
+            self._part_of[graphs.split(name)] = name
+        trained = self._part_of[self.rows] == "train"
         self.compared = trained if self.own and trained.any() else np.ones(len(self.rows), bool)
         self.done = 0
         self.ready = False
+        self.names = Names()
         self.problem = self.no_maps = ""
         self.values: NDArray[Any] = np.full((len(self.rows), model.task.num_outputs), np.nan)
         self.usual = 0.0
@@ -87,10 +92,12 @@ class Reference:
 
     def parts(self) -> list[str | None]:
         """The part of the split that each of the rows is in."""
-        of = dict.fromkeys(range(len(self.graphs)))
-        for name in self.graphs.splits:
-            of.update(dict.fromkeys(self.graphs.split(name).tolist(), name))
-        return [of[row] for row in self.rows.tolist()]
+        parts: list[str | None] = self._part_of[self.rows].tolist()
+        return parts
+
+    def part(self, number: int) -> str | None:
+        """The part that the model saw a graph in; `None` if it is another data set, or the graph in no part."""
+        return self._part_of[number] if self.own else None
 
     # ---- in a thread -------------------------------------------------------------------------------------------------
 
@@ -105,6 +112,7 @@ class Reference:
 
     def _prepare(self) -> None:
         try:
+            self.names = Names.of(self.graphs)
             if isinstance(self._near, Tanimoto):
                 self._in_chunks(self._remember)
                 self._find_usual()

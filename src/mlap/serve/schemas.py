@@ -8,7 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mlap.serve.limits import EXPLAINED, INPUTS, OUTPUTS
 
-INPUT = "SMILES of a molecule; or # and a number: a graph of the server's data set, counted from 0"
+INPUT = (
+    "SMILES of a molecule; or a graph of the server's data set: # and its number, counted from 0, or its name. What "
+    "reads as SMILES is not looked up as a name."
+)
 
 
 class Strict(BaseModel):
@@ -36,6 +39,7 @@ class Near(BaseModel):
 
     number: int = Field(description="its number in the data set; ask about it with # and this number")
     name: str = Field(description="its SMILES, or its number")
+    called: str | None = Field(default=None, description="its name in the data set, if it has one")
     similarity: float = Field(description="at most 1; /api/model says what it measures")
     labels: list[str | float | None] = Field(description="its true label for each target, or its one class")
 
@@ -55,12 +59,14 @@ class Answer(BaseModel):
     input: str = Field(description="as it was asked")
     name: str = Field(description="the SMILES, or the number")
     number: int | None = Field(default=None, description="the number in the data set, if it is a graph of it")
+    called: str | None = Field(default=None, description="the name in the data set, if it is a graph of it and has one")
     error: str | None = Field(default=None, description="why there is no prediction")
     sentence: str | None = Field(default=None, description="the prediction in words")
     prediction: list[str | float] = Field(default=[], description="the class or value of each target")
     outputs: list[Output] = []
     more: dict[str, Any] = Field(default={}, description="what the model's calibration adds: conformal sets, intervals")
     labels: list[str | float | None] = Field(default=[], description="the true labels, of a graph of the data set")
+    part: str | None = Field(default=None, description="of the model's own data, if it is a graph of it: train, …")
     nearest: list[Near] = []
     unlike: str | None = Field(default=None, description="a warning, if nothing in the training set is similar")
 
@@ -100,6 +106,7 @@ class Inside(BaseModel):
 
     input: str
     name: str
+    called: str | None = Field(default=None, description="its name in the data set, if it has one")
     error: str | None = None
     elements: list[str] | None = Field(default=None, description="of the atoms")
     levels: list[int] = Field(
@@ -139,6 +146,7 @@ class State(BaseModel):
     ready: bool = Field(description="whether neighbours can be told")
     problem: str | None = None
     similarity: str | None = Field(default=None, description="what similarity measures")
+    named: bool = Field(default=False, description="whether graphs can be asked by name")
     maps: list[str] = Field(default=[], description="the representations that can be mapped so far, by number")
     no_maps: str | None = None
 
@@ -199,7 +207,8 @@ class Table(BaseModel):
     finished: bool
     problem: str | None = Field(default=None, description="why it ended early")
     notes: list[str] = Field(default=[], description="what was inferred about the file")
-    columns: list[str] = Field(default=[], description="of the predictions")
+    columns: list[str] = Field(default=[], description="the file's column of names, if it has one; the predictions")
+    named: bool = Field(default=False, description="whether the first column holds the file's names of the rows")
 
 
 class Row(BaseModel):

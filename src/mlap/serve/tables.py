@@ -18,6 +18,7 @@ from mlap.models import Predictions
 from mlap.serve import schemas
 from mlap.serve.explorer import Explorer
 from mlap.serve.limits import CHARACTERS
+from mlap.serve.names import name_column
 from mlap.serve.problems import Problem, busy
 
 #: rows at a time, so that questions need not wait long between two pieces
@@ -44,6 +45,7 @@ class Table:
         self.result = folder / "predictions.csv"
         self.lines = 0
         self.columns: list[str] = []
+        self.named = False
         self.rows: list[schemas.Row] = []
         self.invalid = 0
         self.notes: list[str] = []
@@ -63,6 +65,7 @@ class Table:
             problem=self.problem or None,
             notes=self.notes,
             columns=self.columns,
+            named=self.named,
         )
 
     def predict(self, explorer: Explorer) -> None:
@@ -98,6 +101,11 @@ class Table:
             file.write(text)
         own = predictions.table(extra_columns=False)
         self.columns = [name for name in own if name not in (predictions.label, "error")]
+        names = name_column(predictions.columns)
+        self.named = names is not None
+        if names is not None:
+            own = {**own, names: list(predictions.columns[names])}
+            self.columns = [names, *(name for name in self.columns if name != names)]
         first = len(self.rows)
         for number, name in enumerate(predictions.names):
             error = predictions.invalid.get(number)

@@ -9,7 +9,8 @@ export function answerCard(answer, about, ask) {
   return el("article", { className: "card answer", "aria-label": "Answer" },
     el("div", { className: "head" },
       el("div", {},
-        el("p", { className: "kicker" }, answer.number === null ? "Prediction" : `Prediction for #${answer.number}`),
+        el("p", { className: "kicker" }, "Prediction",
+          answer.number === null ? null : ` for #${answer.number}`, answer.called && `, ${clipped(answer.called, 80)}`),
         el("p", { className: "sentence" }, answer.sentence),
         el("code", { className: "soft" }, clipped(answer.name, 120)))),
     answer.unlike ? el("p", { className: "warning", role: "note" }, answer.unlike) : null,
@@ -24,11 +25,15 @@ function outputs(answer, about) {
   const truth = answer.labels.filter((value) => value !== null).map(label).join(", ");
   return el("div", {}, ...rows,
     left > 0 ? el("p", { className: "soft" }, `and ${left} more; the API gives all`) : null,
-    truth ? el("p", { className: "soft" }, "True label: ", el("strong", {}, truth)) : null,
+    truth ? el("p", { className: "soft" }, "True label: ", el("strong", {}, truth), part(answer)) : null,
     // Of a single target the sentence says it all.
     ...(answer.outputs.length === 1 ? [] : Object.entries(answer.more)).map(([name, value]) =>
       el("p", { className: "soft" }, `${name.replaceAll("_", " ")}: `, el("strong", {}, String(value ?? "–")))));
 }
+
+/** Whether the model has seen the true label. */
+const part = ({ part: name }) =>
+  name && ` · ${{ train: "the model was trained on it", valid: "from the validation part" }[name] ?? `from the ${name} part`}`;
 
 /** One output: its value, the spread over members, its place in the training set. */
 function output(one, about) {
@@ -73,10 +78,11 @@ function nearest(answer, about, ask) {
   }
   const cards = answer.nearest.map((near) => el("button", {
     className: "near",
-    title: `Look into #${near.number}`,
+    title: `Look into #${near.number}${near.called ? `, ${near.called}` : ""}`,
     onclick: () => ask([`#${near.number}`]),
   },
     el("img", { src: picture(`#${near.number}`), alt: near.name, loading: "lazy" }),
+    near.called && el("span", { className: "called" }, near.called),
     el("span", {}, near.labels.map(label).slice(0, 3).join(", ") || "no label"),
     el("small", { className: "soft" }, alike(near.similarity))));
   return el("div", {}, el("p", { className: "kicker", title: about.reference.similarity }, title),

@@ -8,18 +8,20 @@ export class Refusal extends Error {
   }
 }
 
-async function ask(path, options) {
+/** The server's answer; a refusal is thrown. */
+async function answer(path, options) {
   let response;
   try {
     response = await fetch(path, options);
   } catch {
     throw new Refusal(0, "The server does not answer. Is it still running?");
   }
-  if (response.status === 204) return null;
+  if (response.ok) return response;
   const content = await response.json().catch(() => ({ message: `The server answered ${response.status}.` }));
-  if (!response.ok) throw new Refusal(response.status, content.message, content.field);
-  return content;
+  throw new Refusal(response.status, content.message, content.field);
 }
+
+const ask = async (path, options) => (await answer(path, options)).json();
 
 export const get = (path, query = {}) => ask(`${path}?${new URLSearchParams(query)}`);
 
@@ -35,3 +37,6 @@ export const upload = (file) =>
 
 /** The address of a picture of a graph. */
 export const picture = (input) => `/api/picture?${new URLSearchParams({ input })}`;
+
+/** The picture itself, as text. */
+export const drawn = async (input) => (await answer(picture(input))).text();

@@ -3,7 +3,8 @@ import { el } from "./dom.js";
 
 export function help(root, about) {
   const server = location.origin;
-  const inputs = JSON.stringify(about.example.slice(0, 2));
+  const list = (count) => `[${about.example.slice(0, count).map((text) => JSON.stringify(text)).join(", ")}]`;
+  const inputs = list(2);
   const example = (title, text) => [el("h3", {}, title), el("pre", { tabIndex: 0 }, el("code", {}, text))];
   root.append(el("div", { className: "card prose" },
     el("h2", {}, "The same answers for programs"),
@@ -12,9 +13,9 @@ export function help(root, about) {
     ...example("Predict", `curl -s ${server}/api/predict \\
   -H 'Content-Type: application/json' \\
   -d '{"inputs": ${inputs}}'`),
-    ...example("Explain", `curl -s ${server}/api/explain \\
+    ...(about.explains ? example("Explain", `curl -s ${server}/api/explain \\
   -H 'Content-Type: application/json' \\
-  -d '{"inputs": ${JSON.stringify(about.example.slice(0, 1))}}'`),
+  -d '{"inputs": ${list(1)}}'`) : []),
     ...example("In Python", `import json
 from urllib.request import Request, urlopen
 
@@ -22,10 +23,12 @@ question = json.dumps({"inputs": ${inputs}}).encode()
 request = Request("${server}/api/predict", question, {"Content-Type": "application/json"})
 for answer in json.load(urlopen(request))["answers"]:
     print(answer["name"], answer["sentence"])`),
-    ...example("Upload a table", `curl -s '${server}/api/tables?name=molecules.csv' -H 'Content-Type: text/csv' \\
-  --data-binary @molecules.csv
-curl -s ${server}/api/tables/ID              # how far it is
-curl -s ${server}/api/tables/ID/predictions.csv`),
+    ...(about.molecules ? example("Upload a table, wait for it, take it back", `tables=${server}/api/tables
+id=$(curl -s "$tables?name=molecules.csv" -H 'Content-Type: text/csv' --data-binary @molecules.csv |
+  sed 's/.*"id":"\\([^"]*\\)".*/\\1/')
+until curl -s "$tables/$id" | grep '"finished":true'; do sleep 1; done
+curl -s "$tables/$id/predictions.csv" > predictions.csv
+curl -s -X DELETE "$tables/$id"`) : []),
     el("p", { className: "soft" },
       `One question holds up to ${about.limits.inputs.toLocaleString("en")} graphs, one explanation up to ` +
       `${about.limits.explained}. A molecule may have ${about.limits.atoms} atoms, an upload ` +

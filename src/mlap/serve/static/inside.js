@@ -66,7 +66,7 @@ export class Inside {
         (value) => this.set({ minus: value === "" ? null : Number(value) }))));
     }
     if (this.others.length) {
-      const items = this.others.map((other) => [other.input, clipped(other.name, 40)]);
+      const items = this.others.map((other) => [other.input, clipped(other.called ?? other.name, 40)]);
       found.push(labelled("Beside", select([["", "nothing"], ...items],
         (value) => this.set({ inputs: [this.answer.input, value].filter(Boolean) }))));
     }

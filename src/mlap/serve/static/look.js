@@ -24,6 +24,7 @@ export class Look {
     });
     this.error = el("p", { id: "ask-error", className: "error", role: "alert" });
     this.button = el("button", { className: "primary", onclick: () => this.ask(this.lines()) }, "Ask");
+    this.hint = el("p", { id: "ask-hint", className: "soft hint" });
     this.results = el("div", { id: "results", "aria-live": "polite" });
     root.append(
       el("div", { className: "card ask" },
@@ -31,17 +32,21 @@ export class Look {
         this.error,
         el("div", { className: "row" }, this.button,
           el("button", { onclick: () => this.ask(about.example), disabled: !about.example.length }, "Example"),
-          el("p", { id: "ask-hint", className: "soft hint" }, this.hint()))),
+          this.hint)),
       this.results);
+    addEventListener("reference", () => this.tell());
+    this.tell();
   }
 
-  hint() {
+  /** Say what can be asked; names of graphs are known a moment after the page. */
+  tell() {
     const { limits, reference, molecules } = this.about;
     const most = `up to ${limits.inputs.toLocaleString("en")} lines`;
-    const numbers = reference ? ` #0 to #${reference.graphs - 1} are the graphs of ${reference.name}.` : "";
-    if (!molecules) return `One graph per line, ${most}.${numbers}`;
-    return `SMILES, one per line, ${most}, ${limits.characters.toLocaleString("en")} characters and ` +
-      `${limits.atoms} atoms each.${numbers} Shift+Enter begins a new line.`;
+    const names = reference?.named ? ", which also answer to their names" : "";
+    const numbers = reference ? ` #0 to #${reference.graphs - 1} are the graphs of ${reference.name}${names}.` : "";
+    this.hint.textContent = !molecules ? `One graph per line, ${most}.${numbers}`
+      : `SMILES, one per line, ${most}, ${limits.characters.toLocaleString("en")} characters and ` +
+        `${limits.atoms} atoms each.${numbers} Shift+Enter begins a new line.`;
   }
 
   lines() {
@@ -105,7 +110,7 @@ export class Look {
       className: "item",
       "aria-pressed": "false",
       onclick: () => this.choose(place),
-    }, el("code", {}, clipped(answer.name, 60)), el("span", {}, answer.sentence)));
+    }, el("code", {}, clipped(answer.called ?? answer.name, 60)), el("span", {}, answer.sentence)));
     return el("nav", { className: "card list", "aria-label": "Answers" }, ...this.items);
   }
 

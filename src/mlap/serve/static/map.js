@@ -240,7 +240,8 @@ export class MapView {
     if (!this.chosen.has(at)) return;
     this.side.replaceChildren(
       el("img", { src: picture(input), alt: answer.name }),
-      el("p", {}, el("strong", {}, input), " ", el("code", {}, clipped(answer.name, 80))),
+      el("p", {}, el("strong", {}, input), answer.called && ` ${answer.called}`, " ",
+        el("code", {}, clipped(answer.name, 80))),
       el("p", {}, `Prediction: ${answer.sentence}`),
       el("p", {}, `Label: ${answer.labels.map(label).join(", ") || "none"}`),
       el("button", { className: "primary", onclick: () => this.ask([input]) }, "Look inside"),
@@ -261,12 +262,13 @@ export class MapView {
   }
 
   graphs(items) {
-    return el("div", { className: "nears" }, ...items.map(({ number, labels, similarity }) => el("button", {
+    return el("div", { className: "nears" }, ...items.map(({ number, called, labels, similarity }) => el("button", {
       className: "near",
       onclick: () => this.ask([`#${number}`]),
     },
       el("img", { src: picture(`#${number}`), alt: `graph ${number}`, loading: "lazy" }),
       el("span", {}, `#${number}`),
+      called && el("span", { className: "called" }, called),
       similarity === undefined ? null
         : el("small", { className: "soft" }, `${labels.map(label).join(", ")} · ${alike(similarity)}`))));
   }

@@ -24,7 +24,7 @@ export class Panel {
     this.sum = terms.exact ? waterfall(terms, names, ends, stop) : { root: el("div", { className: "sum" }), mark() {} };
     if (means) this.sum.root.append(el("p", { className: "soft means" }, means));
     this.root = el("figure", { className: "panel" },
-      el("figcaption", {}, el("code", {}, clipped(inside.name, 80))),
+      el("figcaption", {}, inside.called && `${clipped(inside.called, 60)} `, el("code", {}, clipped(inside.name, 80))),
       this.stage, this.downloads(), this.bars, this.sum.root);
   }
 

@@ -1,6 +1,7 @@
 // A table of molecules: uploaded, predicted row by row, sorted and filtered by the server, drawn when seen.
-import { get, picture, upload } from "./api.js";
-import { el, labelled, select } from "./dom.js";
+import { drawn, get, picture, upload } from "./api.js";
+import { drawing, el, labelled, select } from "./dom.js";
+import { savePng, saveSvg } from "./save.js";
 import { count, short } from "./words.js";
 
 const PAGE = 50;
@@ -139,15 +140,35 @@ export class TableView {
   }
 
   row({ row, smiles, values, error }) {
-    const cells = error
-      ? [el("td", { colSpan: values.length, className: "error" }, error)]
-      : values.map((value) => typeof value === "number"
-        ? el("td", { className: "number" }, short(value)) : el("td", {}, value ?? ""));
-    const thumbnail = error ? null : el("button", {
-      title: "Look inside", "aria-label": `Look into row ${row}`, className: "near", onclick: () => this.ask([smiles]),
-    }, el("img", { className: "thumbnail", src: picture(smiles), alt: "", loading: "lazy" }));
-    return el("tr", {}, el("td", { className: "number soft" }, String(row)), el("td", {}, thumbnail),
+    const cell = (value) => (typeof value === "number"
+      ? el("td", { className: "number" }, short(value)) : el("td", {}, value ?? ""));
+    const names = this.table.named ? 1 : 0; // a row that cannot be read has its name all the same
+    const cells = !error ? values.map(cell)
+      : [...values.slice(0, names).map(cell), el("td", { colSpan: values.length - names, className: "error" }, error)];
+    return el("tr", {}, el("td", { className: "number soft" }, String(row)),
+      el("td", {}, ...(error ? [] : this.drawing(row, smiles))),
       el("td", {}, el("code", { title: smiles }, smiles)), ...cells);
+  }
+
+  /** A row's molecule: a button that leads into it, and its picture to keep. */
+  drawing(row, smiles) {
+    const keep = (kind, save) => el("button", {
+      "aria-label": `Download the drawing of row ${row} as ${kind}`,
+      onclick: async () => {
+        this.error.textContent = "";
+        try {
+          await save(`row-${row}.${kind.toLowerCase()}`, drawing(await drawn(smiles)));
+        } catch (error) {
+          this.error.textContent = error.message;
+        }
+      },
+    }, kind);
+    return [
+      el("button", {
+        title: "Look inside", "aria-label": `Look into row ${row}`, className: "near", onclick: () => this.ask([smiles]),
+      }, el("img", { className: "thumbnail", src: picture(smiles), alt: "", loading: "lazy" })),
+      el("div", { className: "row downloads" }, keep("SVG", saveSvg), keep("PNG", savePng)),
+    ];
   }
 
   page(total) {
