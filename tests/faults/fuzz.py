@@ -76,7 +76,20 @@ _SDF = b"ethanol\n\n\n  3  2  0  0  0  0            999 V2000\n" + b"".join(
     b"    0.0000    0.0000    0.0000 %s   0  0\n" % atom for atom in (b"C", b"C", b"O")
 )
 _SDF += b"  1  2  1  0\n  2  3  1  0\nM  END\n> <y>\n1\n\n$$$$\n"
-_WORDS = ("smiles", "Active", "1e999", "-1", "nan", "\ufeff", "[Na+].[Cl-]", "C%99", " |$a$|", "$$$$", "M  END", "> <a>")
+_WORDS = (
+    "smiles",
+    "Active",
+    "1e999",
+    "-1",
+    "nan",
+    "\ufeff",
+    "[Na+].[Cl-]",
+    "C%99",
+    " |$a$|",
+    "$$$$",
+    "M  END",
+    "> <a>",
+)
 
 
 def _read(path: Path) -> None:
@@ -418,9 +431,7 @@ TARGETS = {
         _folder(_OGB, "{}.csv.gz".format, lambda content: gzip.compress(content, 1)),
         _NUMBERS,
     ),
-    "tu": Target(
-        lambda folder: _folder_seeds(_TU, tuple(_TU)[2:]), _folder(_TU, "T_{}.txt".format, bytes), _NUMBERS
-    ),
+    "tu": Target(lambda folder: _folder_seeds(_TU, tuple(_TU)[2:]), _folder(_TU, "T_{}.txt".format, bytes), _NUMBERS),
     "packed": Target(_packed_seeds, _packed, _JSON),
     "model": Target(lambda folder: _numbered(_model_parts(folder)), _model, _JSON),
     "study": Target(_study_seeds, _study, _JSON),
