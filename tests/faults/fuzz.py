@@ -293,7 +293,7 @@ def _model_parts(folder: Path) -> dict[str, bytes]:
     import mlap
 
     smiles = ["C" * length + end for length in range(1, 8) for end in ("O", "N", "CO", "F")]
-    graphs = mlap.load_graphs(smiles, labels=[int(text.endswith("O")) for text in smiles])
+    graphs = mlap.load_graphs(smiles, labels=[int(text.endswith("O")) for text in smiles], split="stratified")
     place = folder / "model"
     if not place.exists():
         run = mlap.train(graphs, preset="quick", epochs=1, layers=2, width=8, out=place, progress=False)
