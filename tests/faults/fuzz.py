@@ -292,8 +292,8 @@ def _packed(folder: Path) -> Use:
 def _model_parts(folder: Path) -> dict[str, bytes]:
     import mlap
 
-    smiles = ["C" * length + end for length in range(1, 8) for end in ("O", "N", "CO", "F")]
-    graphs = mlap.load_graphs(smiles, labels=[int(text.endswith("O")) for text in smiles], split="stratified")
+    smiles = ["C" * length + end for length in range(1, 26) for end in "ONSF"]
+    graphs = mlap.load_graphs(smiles, labels=[int(text[-1] in "ON") for text in smiles], split="stratified")
     place = folder / "model"
     if not place.exists():
         run = mlap.train(graphs, preset="quick", epochs=1, layers=2, width=8, out=place, progress=False)
