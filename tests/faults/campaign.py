@@ -199,7 +199,7 @@ def main() -> None:
     parser.add_argument("--faults", default=",".join(FAULTS), help="which faults")
     parser.add_argument("--step", type=int, default=1, help="inject: every so manyth call only")
     parser.add_argument("--first", type=int, default=1, help="inject: the first call")
-    parser.add_argument("--trials", type=int, default=300, help="kill: how many")
+    parser.add_argument("--trials", type=int, default=400, help="kill, soak: how many kills at most")
     parser.add_argument("--seed", type=int, default=0, help="kill: of the random choices")
     parser.add_argument("--minutes", type=float, default=30, help="soak: about how long")
     parser.add_argument("--out", type=Path, help="soak: a CSV file for the figures")
