@@ -15,7 +15,7 @@ demo: $(VENV)/installed
 
 test: $(VENV)/installed-dev lint
 	@sh scripts/browser.sh
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
 
 soak: $(VENV)/installed-dev
 	$(BIN)/python tests/faults/campaign.py soak --minutes 30 --out research/results/trust.csv

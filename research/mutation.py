@@ -24,11 +24,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
 
-#: file → its tests
+#: file → its tests, beside the examples in the file itself
 TESTS = {
     "training/objective.py": ["tests/training/test_objective.py"],
-    "training/scores.py": ["tests/training/test_objective.py"],
-    "graphs/splits.py": ["tests/graphs/test_splits.py"],
+    "training/scores.py": ["tests/training/test_objective.py", "tests/models/test_calibrated.py"],
+    "graphs/splits.py": ["tests/graphs/test_splits.py", "tests/graphs/test_dividing.py"],
     "statistics.py": ["tests/test_statistics.py"],
     "models/_arrays.py": ["tests/models/test_forest.py", "tests/models/test_linear.py"],
     "models/conformal.py": ["tests/models/test_conformal.py"],
@@ -119,7 +119,7 @@ def passes(file: str, checkout: Path) -> bool:
     """Whether all tests of a file pass."""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *TESTS[file]],
+            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", f"src/mlap/{file}", *TESTS[file]],
             cwd=checkout,
             env={**os.environ, "PYTHONPATH": str(checkout / "src")},
             capture_output=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from conftest import Command
+
+from mlap.cli import main
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
@@ -18,6 +21,35 @@ def test_a_terminal_without_our_letters(encoding: str) -> None:
     done = subprocess.run([sys.executable, "-m", "mlap", "train", "--help"], capture_output=True, env=environment)
     assert done.returncode == 0, done.stderr.decode(encoding)[-300:]
     assert b"--help" in done.stdout
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_names_that_a_terminal_cannot_show(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, encoding: str) -> None:
+    pytest.importorskip("rdkit")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLAP_DATA", str(tmp_path / "data"))
+    rows = [f"β{length}-{end},{'C' * length}{end},{int('O' in end)}" for length in range(1, 9) for end in "ONFP"]
+    (tmp_path / "Ω.csv").write_text("имя,smiles,активность\n" + "\n".join(rows) + "\n", encoding="utf-8")
+
+    def call(*arguments: str) -> str:
+        """What the command prints on a terminal of that encoding."""
+        printed, said = io.BytesIO(), io.BytesIO()
+        monkeypatch.setattr(sys, "argv", ["mlap", *arguments])
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding))
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(said, encoding, "backslashreplace"))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        assert ended.value.code == 0, said.getvalue()
+        return (printed.getvalue() + said.getvalue()).decode("latin-1")
+
+    options = ("--target", "активность")
+    quick = ("--preset", "quick", "--epochs", "1", "--set", "descriptors=false")
+    assert "\\u03a9" in call("data", "info", "Ω.csv", *options)
+    call("train", "Ω.csv", *options, *quick, "--out", "β-run")
+    call("evaluate", "β-run")
+    assert "\\u03b2" in call("predict", "β-run", "Ω.csv")
 
 
 def test_a_plan_of_nothing_but_brackets(mlap: Command, tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def main() -> None:
     parser.add_argument("--faults", default=",".join(FAULTS), help="which faults")
     parser.add_argument("--step", type=int, default=1, help="inject: every so manyth call only")
     parser.add_argument("--first", type=int, default=1, help="inject: the first call")
-    parser.add_argument("--trials", type=int, default=300, help="kill: how many")
+    parser.add_argument("--trials", type=int, default=400, help="kill, soak: how many kills at most")
     parser.add_argument("--seed", type=int, default=0, help="kill: of the random choices")
     parser.add_argument("--minutes", type=float, default=30, help="soak: about how long")
     parser.add_argument("--out", type=Path, help="soak: a CSV file for the figures")
@@ -230,6 +230,7 @@ def soak(campaign: Campaign, options: argparse.Namespace) -> int:
     )
     campaigns = {"kill": killed, "inject": _spread(campaign, rng)}
     found: list[tuple[str, Trial]] = []
+    rows: list[dict[str, object]] = []
     while campaigns:
         for kind, trials in list(campaigns.items()):  # by turns: the time may be over before either is
             trial = next(trials, None) if time.monotonic() < end else None
@@ -239,14 +240,14 @@ def soak(campaign: Campaign, options: argparse.Namespace) -> int:
             found.append((kind, trial))
             if trial.problems:
                 print(json.dumps(asdict(trial)), file=sys.stderr, flush=True)
-    rows = _figures(found, f"make soak (seed {options.seed}, {options.minutes:g} minutes)")
+            rows = _figures(found, f"make soak (seed {options.seed}, {options.minutes:g} minutes)")
+            if options.out is not None:  # after each trial: what was found is not lost if somebody stops it
+                with options.out.open("w", encoding="utf-8", newline="") as file:
+                    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+                    writer.writeheader()
+                    writer.writerows(rows)
     for row in rows:
         print(*(f"{row[column]}" for column in COLUMNS[1:7]), sep="\t")
-    if options.out is not None:
-        with options.out.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
     return int(any(trial.problems for _, trial in found))
 
 
@@ -266,7 +267,7 @@ def _spread(campaign: Campaign, rng: random.Random) -> Iterator[Trial]:
 
 def _figures(found: list[tuple[str, Trial]], command: str) -> list[dict[str, object]]:
     groups: dict[tuple[str, str, str], list[Trial]] = {}
-    for kind, trial in found:
+    for kind, trial in sorted(found, key=lambda entry: (entry[0], entry[1].scenario, entry[1].fault)):
         groups.setdefault((kind, trial.scenario, trial.fault), []).append(trial)
     return [
         {

@@ -13,6 +13,7 @@ import shutil
 import struct
 import sys
 import tracemalloc
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -119,6 +120,24 @@ def test_parquet_with_text_that_is_no_text(tmp_path: Path) -> None:
     nested = pyarrow.table({"smiles": [["C"], ["CC"]], "y": [{"a": 1}, None], "z": [b"\xff", None]})
     parquet.write_table(nested, tmp_path / "nested.parquet")
     answered(lambda: load_graphs(tmp_path / "nested.parquet", cache=False))
+
+
+def test_a_workbook_that_would_fill_the_memory(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    path = tmp_path / "large.xlsx"
+    book = openpyxl.Workbook()
+    for row in (("smiles", "y"), ("CCO", 1), ("C", 0)):
+        book.active.append(row)
+    book.save(path)
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        with archive.open("xl/media/image1.png", "w", force_zip64=True) as file:
+            for _ in range(1100):
+                file.write(bytes(1 << 20))
+    assert path.stat().st_size < 8 << 20
+    with memory_below(50):
+        message = answered(lambda: read_inputs(path, molecules=True))
+    assert message is not None
+    assert "1100 MB" in message
 
 
 @pytest.mark.parametrize("content", [zeros(200 << 20, b"1"), zeros(200 << 20, b","), gzip.compress(b'"' * 300_000)])

@@ -12,6 +12,7 @@ from mlap.errors import DataError
 from mlap.graphs import GraphSet, Task
 from mlap.models import Predictions
 from mlap.training import Objective
+from mlap.training.scores import reliability, score
 
 rng = np.random.default_rng(0)
 NAN = math.nan
@@ -140,3 +141,46 @@ def test_class_weights_count_each_label_by_its_own_class() -> None:
     objective = Objective(Task("binary", 1, "rocauc"), class_weights=weights)
     loss = objective.loss(torch.zeros(2, 1), torch.tensor([[0.0], [1.0]]))
     assert loss.item() == pytest.approx((2 + 5) / 2 * math.log(2))
+
+
+def test_weights_of_classes_and_graphs_multiply_the_loss_of_each_graph() -> None:
+    logits = torch.from_numpy(rng.normal(size=(5, 3)))
+    y = torch.tensor([0, 2, 2, 1, 0])
+    classes, graphs = np.array([1.0, 4.0, 0.5]), torch.tensor([1.0, 0.0, 2.0, 3.0, 1.0], dtype=torch.float64)
+    each = [math.log(sum(math.exp(z) for z in row)) - row[label] for row, label in zip(logits.tolist(), y, strict=True)]
+    task = Task("multiclass", 3, "accuracy")
+    for class_weights in (None, classes):
+        for weights in (None, graphs):
+            factor = (1 if class_weights is None else classes[y]) * (1 if weights is None else graphs.numpy())
+            loss = Objective(task, class_weights=class_weights).loss(logits, y, weights)
+            assert loss.item() == pytest.approx(np.mean(factor * np.array(each)))
+
+
+def test_balanced_classes_weigh_as_scikit_learn_says() -> None:
+    from sklearn.utils.class_weight import compute_class_weight
+
+    y = (rng.random((40, 2)) < (0.2, 0.7)).astype(np.float32)
+    y[:7, 1] = NAN
+    splits = {"train": np.arange(30), "valid": np.arange(30, 40)}
+    pointers = np.arange(41), np.zeros(41, dtype=np.int64), np.empty((2, 0), dtype=np.uint8)
+    binary = GraphSet(*pointers, y=y, task=Task("binary", 2, "rocauc"), splits=splits)
+    found = Objective.of(binary, class_weight="balanced").class_weights
+    for target, known in enumerate((y[:30, 0], y[7:30, 1])):
+        expected = compute_class_weight("balanced", classes=np.array([0, 1]), y=known)
+        assert np.asarray(found)[:, target] == pytest.approx(expected)
+    labels = rng.integers(0, 3, 40)
+    several = GraphSet(*pointers, y=labels, task=Task("multiclass", 4, "accuracy"), splits=splits)
+    expected = compute_class_weight("balanced", classes=np.arange(3), y=labels[:30]) * 3 / 4  # the fourth has no graph
+    assert np.asarray(Objective.of(several, class_weight="balanced").class_weights)[:3] == pytest.approx(expected)
+    assert Objective.of(several).class_weights is None
+
+
+def test_a_point_of_a_reliability_diagram_is_a_bin() -> None:
+    confidence = np.array([0.04, 0.05, 0.15, 0.95, 1.0])
+    correct = np.array([0, 1, 1, 1, 0])
+    points = reliability(confidence, correct)
+    assert points == [(pytest.approx(0.045), 0.5, 2), (pytest.approx(0.15), 1.0, 1), (pytest.approx(0.975), 0.5, 2)]
+    task = Task("binary", 1, "calibration_error")
+    logits = np.log(confidence[:4] / (1 - confidence[:4]))[:, None]
+    expected = (2 * abs(0.045 - 0.5) + abs(0.15 - 1) + abs(0.95 - 1)) / 4
+    assert score(task, confidence[:4, None], logits, correct[:4, None].astype(float)) == pytest.approx(expected)

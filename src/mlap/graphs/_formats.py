@@ -15,6 +15,7 @@ import re
 import shutil
 import sys
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,9 @@ _BLOCK = 1 << 20  # bytes
 
 #: A longer line is an error: a small gzipped file may hold one that fills the memory.
 LONGEST_LINE = 1 << 24  # characters
+
+#: An Excel file is an archive, and a small one may hold as much as fills the memory. Nobody reads this much of XML.
+LARGEST_BOOK = 1 << 30  # bytes
 
 
 @dataclass(frozen=True)
@@ -346,12 +350,16 @@ def _sheet(path: Path) -> _Rows:
             "or save the sheet as CSV"
         ) from error
     try:
+        with zipfile.ZipFile(path) as archive:  # it reads no more of a member than it says here
+            size = sum(member.file_size for member in archive.infolist())
+        if size > LARGEST_BOOK:
+            raise ValueError(f"it holds {size >> 20} MB, and at most {LARGEST_BOOK >> 20} are read; save it as CSV")
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         sheet = book.worksheets[0]
         numbered = [(line, texts(row)) for line, row in enumerate(sheet.values, 1)]
         book.close()
     except Exception as error:  # openpyxl raises whatever the parts of the archive raise
-        raise DataError(f"{path.name} cannot be read as an Excel file: {error}") from error
+        raise DataError(f"{path.name} cannot be read as an Excel file: {first_line(error)}") from error
     filled = [(line, row) for line, row in numbered if any(row)]
     if not filled:
         raise DataError(f"{path.name} is empty; expected a header and rows")
