@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
@@ -339,6 +340,21 @@ def test_few_labels_weigh_nobody() -> None:
     assert not ensemble.weights.fitted
     assert ensemble.weights.values == (0.5, 0.5)
     assert any("too few" in note for note in ensemble.notes)
+
+
+def test_networks_that_weigh_nothing_are_told() -> None:
+    """Where a fit leaves the networks out, neither the making nor the explaining is silent about it."""
+    graphs = labelled("binary")
+    network, linear = train(graphs, SMALL, device="cpu"), train(graphs, baseline="wl-linear")
+    broken = Ensemble([network, linear], Weights((0.0, 1.0), True))
+    assert "networks" in next(iter(broken.explain(graphs))).reason
+    sound = Ensemble([network, linear], Weights((0.5, 0.5), True))
+    assert next(iter(sound.explain(graphs))).reason == ""
+    with torch.no_grad():
+        network.network.head.weight.mul_(-5000)  # surely wrong
+    made = Ensemble.of([network, linear], data=graphs, part="valid", weights="fitted")
+    assert made.weights.values[0] < 0.01
+    assert any("networks" in note for note in made.notes)
 
 
 def test_members_share_the_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,8 @@ from mlap.training.run import MODEL
 
 FORMAT = 1
 WEIGHTS = ("equal", "fitted")
+#: networks that weigh less in sum have next to nothing to explain
+LITTLE = 0.01
 
 
 class Ensemble(Model):
@@ -100,7 +102,7 @@ class Ensemble(Model):
             logits = ensemble.member_logits(graphs, indices)
             found = fit_group_weights(ensemble.task.kind, logits, graphs.y[indices], _groups(models))
             ensemble.weights = found
-            ensemble.notes = (found.note,) if found.note else ()
+            ensemble.notes = tuple(note for note in (found.note, ensemble._on_networks()) if note)
         calibrated = ensemble.calibrate(graphs, part, method=method)
         ensemble.notes += calibrated.notes
         return ensemble
@@ -159,11 +161,11 @@ class Ensemble(Model):
                 alone.append((name, weight, _own_units(member, member.logits(graphs, np.asarray(indices)))))
         if not explained:
             raise UsageError("no member of the ensemble is a network, so its answer is no sum over nodes")
+        on_networks = self._on_networks()
         for number in range(len(indices)):
             terms = [(name, weight * logits[number]) for name, weight, logits in alone]
-            yield _combined(
-                [(name, weight, _rescaled(member, next(each))) for name, weight, member, each in explained], terms
-            )
+            found = [(name, weight, _rescaled(member, next(each))) for name, weight, member, each in explained]
+            yield _combined(found, terms, on_networks)
 
     @property
     def explains(self) -> bool:
@@ -174,6 +176,15 @@ class Ensemble(Model):
     def reads_descriptors(self) -> bool:
         """Whether a member does."""
         return any(member.reads_descriptors for member in self.members)
+
+    def _on_networks(self) -> str:
+        """What a user should know where the networks weigh next to nothing; empty where they do not."""
+        weight = sum(
+            weight for weight, member in zip(self.weights.values, self.members, strict=True) if member.explains
+        )
+        if not self.explains or weight >= LITTLE:
+            return ""
+        return f"the networks weigh {weight:.2g} in sum: the answers are the other members', and shares of nodes near 0"
 
     def embed_graphs(self, graphs: GraphSet, indices: NDArray[np.int64]) -> tuple[Floats, Floats]:
         """The vectors of the networks side by side; those of levels where all networks have as many."""
@@ -299,12 +310,15 @@ def _rescaled(member: Model, found: Explanation) -> Explanation:
     )
 
 
-def _combined(found: Sequence[tuple[str, float, Explanation]], terms: Sequence[tuple[str, Floats]]) -> Explanation:
+def _combined(
+    found: Sequence[tuple[str, float, Explanation]], terms: Sequence[tuple[str, Floats]], reason: str = ""
+) -> Explanation:
     """The explanation of one graph by an ensemble.
 
     Args:
         found: name, weight and explanation of the members that have one.
         terms: name and weighted logits of the others.
+        reason: a sentence that comes before those of the members.
     """
     first = found[0][2]
     logits = sum(
@@ -313,7 +327,7 @@ def _combined(found: Sequence[tuple[str, float, Explanation]], terms: Sequence[t
     bias, others = np.zeros(len(first.logits)), dict(terms)
     graph_share: Floats | None = None
     shared = [(weight, each) for _, weight, each in found if each.shares is not None]
-    reasons = []
+    reasons = [reason] if reason else []
     for name, weight, each in found:
         if each.reason and each.reason not in reasons:
             reasons.append(each.reason)

@@ -111,8 +111,8 @@ def _predict(
 
     torch.set_num_threads(1)  # a task has one processor
     model = _model(tuple(files.items()))
-    reads = {"molecules": model.reads_molecules, "descriptors": model.reads_descriptors}
-    inputs = of_cells(cells, smiles, name, **reads, processes=1)
+    molecules, descriptors = model.reads_molecules, model.reads_descriptors
+    inputs = of_cells(cells, smiles, name, molecules=molecules, descriptors=descriptors, processes=1)
     return shard_of(cells.first, rows, predict_piece(model, inputs, confidence), extra_columns)
 
 

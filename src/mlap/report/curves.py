@@ -137,7 +137,7 @@ def scores_plot(comparison: Comparison) -> Plot | None:
         axes.set_xticks(range(len(names)), names)
         axes.set_xlim(-0.5, len(names) - 0.5)
         axes.set_ylabel(f"test {metric_words(comparison)}")
-        points = {"color": plotting.BLACK, "linestyle": "none"}
+        points: dict[str, Any] = {"color": plotting.BLACK, "linestyle": "none"}
         handles = [
             Line2D([], [], **points, marker=".", alpha=0.5, label="one seed"),
             Line2D([], [], **points, marker="o", label="mean ± s.e."),
