@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import httpx
 
 from mlap.graphs import GraphSet
 from mlap.models import Model
+from mlap.serve import listen
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def serving(model: Model, graphs: GraphSet | None, *, wait: bool = True, **optio
 
     explorer = Explorer(model, graphs, confidence=options.pop("confidence", None), limits=options.pop("limits", None))
     app = create_app(explorer, ["localhost", "127.0.0.1"], **options)
-    listening = socket.create_server(("127.0.0.1", 0), backlog=512)
+    listening = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

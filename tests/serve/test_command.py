@@ -22,6 +22,7 @@ import pytest
 import mlap
 from mlap.cli import main
 from mlap.models import Model
+from mlap.serve import listen
 from mlap.serve.limits import Limits
 
 CLIENTS = 200
@@ -130,6 +131,26 @@ def test_the_browser_is_opened_on_request(molecules: Model, tmp_path: Path, monk
                 break
             time.sleep(0.1)
         assert seen.read_text().strip() == address
+
+
+def test_answers_are_sent_at_once() -> None:
+    """A connection that waits to fill its packets makes every answer 40 ms late."""
+    found = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        found.append(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    async def ask() -> None:
+        listening = listen("127.0.0.1", 0)
+        async with await asyncio.start_server(answer, sock=listening):
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            await reader.read()
+            writer.close()
+            await writer.wait_closed()
+
+    asyncio.run(ask())
+    assert found == [1]
 
 
 @pytest.fixture

@@ -149,7 +149,7 @@ export class MapView {
     context.scale(ratio, ratio);
     const [colour, legend] = this.colouring();
     const radius = this.map.points.length > 5000 ? 2 : 3.5;
-    context.globalAlpha = this.chosen.size ? 0.25 : 0.75;
+    context.globalAlpha = this.chosen.size ? 0.4 : 0.75;
     const dot = (at, size) => {
       const [x, y] = this.place(this.map.points[at]);
       context.fillStyle = colour(at);

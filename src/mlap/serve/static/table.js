@@ -142,9 +142,12 @@ export class TableView {
   row({ row, smiles, values, error }) {
     const cell = (value) => (typeof value === "number"
       ? el("td", { className: "number" }, short(value)) : el("td", {}, value ?? ""));
-    const names = this.table.named ? 1 : 0; // a row that cannot be read has its name all the same
-    const cells = !error ? values.map(cell)
-      : [...values.slice(0, names).map(cell), el("td", { colSpan: values.length - names, className: "error" }, error)];
+    const names = this.table.named ? values.slice(0, 1) : []; // a row that cannot be read has its name all the same
+    const others = values.slice(names.length);
+    const cells = [
+      ...names.map((name) => el("td", {}, el("span", { className: "called", title: name }, name))),
+      ...(error ? [el("td", { colSpan: others.length, className: "error" }, error)] : others.map(cell)),
+    ];
     return el("tr", {}, el("td", { className: "number soft" }, String(row)),
       el("td", {}, ...(error ? [] : this.drawing(row, smiles))),
       el("td", {}, el("code", { title: smiles }, smiles)), ...cells);
