@@ -252,17 +252,19 @@ def soak(campaign: Campaign, options: argparse.Namespace) -> int:
 
 
 def _spread(campaign: Campaign, rng: random.Random) -> Iterator[Trial]:
-    """Every call of every command and fault, in a random order."""
-    chances = [
-        (scenario, fault, number)
-        for scenario in SCENARIOS.values()
-        for fault in FAULTS.values()
-        for number in range(1, campaign.calls(scenario, fault) + 1)
-    ]
-    print(f"{len(chances)} calls can fail", file=sys.stderr, flush=True)
+    """Every call of every command and fault: one of each in turn, in a random order."""
+    chances = []
+    for scenario, fault in itertools.product(SCENARIOS.values(), FAULTS.values()):
+        numbers = list(range(1, campaign.calls(scenario, fault) + 1))
+        rng.shuffle(numbers)
+        chances.append([(scenario, fault, number) for number in numbers])
+    print(f"{sum(map(len, chances))} calls can fail", file=sys.stderr, flush=True)
     rng.shuffle(chances)
-    for scenario, fault, number in chances:
-        yield from campaign.inject(scenario, fault, iter([number]))
+    for turn in itertools.zip_longest(*chances):
+        for chance in turn:
+            if chance is not None:
+                scenario, fault, number = chance
+                yield from campaign.inject(scenario, fault, iter([number]))
 
 
 def _figures(found: list[tuple[str, Trial]], command: str) -> list[dict[str, object]]:

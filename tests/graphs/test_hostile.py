@@ -129,10 +129,12 @@ def test_a_workbook_that_would_fill_the_memory(tmp_path: Path) -> None:
     for row in (("smiles", "y"), ("CCO", 1), ("C", 0)):
         book.active.append(row)
     book.save(path)
-    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        with archive.open("xl/media/image1.png", "w", force_zip64=True) as file:
-            for _ in range(1100):
-                file.write(bytes(1 << 20))
+    with (
+        zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("xl/media/image1.png", "w", force_zip64=True) as file,
+    ):
+        for _ in range(1100):
+            file.write(bytes(1 << 20))
     assert path.stat().st_size < 8 << 20
     with memory_below(50):
         message = answered(lambda: read_inputs(path, molecules=True))
