@@ -6,6 +6,7 @@ Each MODEL is a model of molecules. Every client asks, waits for the answer and 
 come again waits as long as it is told. Beside each row stand things that other work on the machine does not change, or
 that tell of it: the processor time that the server took for an answer, the model's own time for such a question (its
 median in this process, taken before and after), and the load (processes that run or wait for a core, mean of a minute).
+The times of refusals are those of the crowd: hundreds of clients that begin at once in one process.
 """
 
 from __future__ import annotations
