@@ -44,7 +44,10 @@ def embed(
       mlap embed runs/mine molecules.csv --out vectors.parquet
       mlap embed runs/mine molecules.csv --level 2 --out local.csv
     """
+    from mlap.models.merging import check_suffix
+
     use_threads(threads)
+    check_suffix(out, "out")  # before the work, not after it
     with steps_bar(quiet) as progress:
         found = load_model(model, device, quiet).embed(
             one_or_many(inputs), smiles=smiles_column, root=data_root, progress=progress

@@ -77,7 +77,7 @@ def evaluate(
     silent = quiet or as_json
     loaded = load_model(model, device, silent)
     if data is None:
-        graphs = loaded.data(root=data_root, say=lambda text: note(text, silent))
+        graphs = loaded.data(root=data_root)  # how they are read was told when the model was trained
     else:
         graphs = loaded.labelled(data, root=data_root, say=lambda text: note(text, silent))
     same = loaded.trained_on(graphs)

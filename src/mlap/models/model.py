@@ -21,6 +21,7 @@ from mlap.models.calibrated import Calibrated, alpha_of
 from mlap.models.evaluation import Evaluation, evaluation
 from mlap.models.explanation import Explanation
 from mlap.models.folders import new_folder
+from mlap.models.merging import check_suffix
 from mlap.models.predictions import Predictions
 from mlap.training import Objective
 from mlap.training.run import SPLITS, check_fits
@@ -62,6 +63,7 @@ class Embeddings:
     def write(self, path: str | Path, level: int | None = None) -> None:
         """Write the vectors to a `.csv` or `.parquet` file: each row's name, then one column a channel."""
         path = Path(path)
+        check_suffix(path, "out")
         vectors = self.of_level(level)
         names = self.inputs.smiles or [str(row) for row in range(len(self))]
         columns: dict[str, Any] = {"smiles" if self.inputs.smiles else "graph": names}
@@ -70,13 +72,11 @@ class Embeddings:
             from pyarrow import parquet, table
 
             write_whole(path, lambda temporary: parquet.write_table(table(columns), temporary))
-        elif path.suffix == ".csv":
+        else:
             from mlap.files import csv_text
 
             rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
             write_text(path, csv_text(rows))
-        else:
-            raise UsageError(f"{{field}} must end in .csv or .parquet, got {path.name!r}", "out")
 
 
 @dataclass(frozen=True, eq=False)
