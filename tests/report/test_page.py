@@ -4,9 +4,12 @@ import copy
 import csv
 import dataclasses
 import math
+import os
 import re
 import shlex
 import statistics
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from report_pages import HOSTILE, Made, study_by_hand
 from run_records import cell, run
 
 from mlap.errors import DataError, UsageError
+from mlap.files import aside
 from mlap.graphs import Features, GraphSet, Task
 from mlap.models import load
 from mlap.names import PAPER_ARCHITECTURES
@@ -241,6 +245,16 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
         check_out(mine / "index.html")
     with pytest.raises(UsageError, match="cannot write to"):
         check_out(mine / "index.html" / "below")
+
+
+def test_a_report_that_was_killed_as_it_began_can_be_written_again(tmp_path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    half = aside(tmp_path / "index.html")
+    half = half.with_name(half.name.replace(f".{os.getpid()}-", f".{dead.pid}-"))
+    half.write_text("<!doc")
+    check_out(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_study_without_results_writes_nothing(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import jinja2
 
 import mlap
 from mlap.errors import UsageError
-from mlap.files import write_text
+from mlap.files import remove_abandoned, write_text
 from mlap.graphs import GraphSet
 from mlap.models import Run, load_run
 from mlap.paper import PROTOCOLS
@@ -169,6 +169,7 @@ def check_out(out: Path) -> None:
     try:
         if out.exists() and not out.is_dir():
             raise UsageError(f"{{field}} must be a folder, but {out} is a file", field="out")
+        remove_abandoned(out)  # a report that was killed as it began has left no more than that
         if out.is_dir() and any(out.iterdir()) and not _is_report(out / PAGE):
             raise UsageError(f"{out} holds something else than a report; choose another folder, or an empty one", "out")
         out.mkdir(parents=True, exist_ok=True)

@@ -191,7 +191,10 @@ class Tables:
         """Delete everything."""
         for table in self._tables.values():
             table.stopped = True
-        shutil.rmtree(self.folder, ignore_errors=True)
+        end = time.monotonic() + 2
+        while self.folder.exists() and time.monotonic() < end:
+            # A thread that still predicts may write into a folder that is being removed, which then is not empty.
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _ending(name: str) -> str:
