@@ -423,7 +423,7 @@ TARGETS = {
     "csv": Target(lambda folder: list(_CSV), _table("t.csv"), _WORDS),
     "csv.gz": Target(lambda folder: [b"\0" + seed for seed in _CSV], _table("t.csv.gz", _half_gzipped), _WORDS),
     "smi": Target(lambda folder: [b"CCO ethanol\nC |$a$| x\n", b"smiles\tname\nC\tx\n"], _table("t.smi"), _WORDS),
-    "sdf": Target(lambda folder: [_SDF, _SDF * 2], _table("t.sdf"), _WORDS),
+    "sdf": Target(lambda folder: [_SDF + _SDF.replace(b"\n1\n\n", b"\n0\n\n"), _SDF], _table("t.sdf"), _WORDS),
     "xlsx": Target(lambda folder: _numbered(_workbook(folder)), _xlsx),
     "parquet": Target(_parquet_seeds, _table("t.parquet")),
     "ogb": Target(
