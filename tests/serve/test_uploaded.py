@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlap.models import Model
+from mlap.serve import serve
 from mlap.serve.explorer import Explorer
 from mlap.serve.tables import Tables
 
@@ -39,4 +40,18 @@ def test_nothing_is_left_though_a_thread_still_writes(
     finally:
         over.set()
         writer.join()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_before_the_server_has_begun_leaves_nothing(
+    molecules: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def interrupt(address: str) -> None:
+        assert len(list(tmp_path.iterdir())) == 1
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        serve(molecules, on_start=interrupt)
     assert list(tmp_path.iterdir()) == []

@@ -49,25 +49,30 @@ def serve(
         raise UsageError(f"the explorer needs {error.name}; install it with: pip install 'mlap[serve]'") from error
     from mlap.serve.explorer import Explorer
     from mlap.serve.guard import LOOPBACK
+    from mlap.serve.tables import Tables
 
     explorer = Explorer(model, graphs, no_data, confidence, limits)
     listening = listen(host, port)
     address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/"
-    app = create_app(explorer, [*LOOPBACK, host], page=page)
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,  # addresses of pictures hold what users paste
-        server_header=False,
-        timeout_keep_alive=60,  # a slow client must not find its connection closed when it asks again
-        timeout_graceful_shutdown=2,
-        h11_max_incomplete_event_size=64 << 10,
-    )
-    server = uvicorn.Server(config)
-    on_start(address)
-    if browser:
-        webbrowser.open(address)
-    server.run(sockets=[listening])
+    tables = Tables(explorer)
+    try:
+        config = uvicorn.Config(
+            create_app(explorer, [*LOOPBACK, host], page=page, tables=tables),
+            log_level="warning",
+            access_log=False,  # addresses of pictures hold what users paste
+            server_header=False,
+            timeout_keep_alive=60,  # a slow client must not find its connection closed when it asks again
+            timeout_graceful_shutdown=2,
+            h11_max_incomplete_event_size=64 << 10,
+        )
+        server = uvicorn.Server(config)
+        on_start(address)
+        if browser:
+            webbrowser.open(address)
+        server.run(sockets=[listening])
+    finally:  # the server does both as well, unless it is interrupted before it has begun
+        tables.close()
+        listening.close()
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -48,16 +48,17 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 Number = Annotated[int, Query(ge=0, le=1_000_000)]
 
 
-def create_app(explorer: Explorer, hosts: list[str], *, page: bool = True) -> App:
+def create_app(explorer: Explorer, hosts: list[str], *, page: bool = True, tables: Tables | None = None) -> App:
     """The whole server as an ASGI application.
 
     Args:
         explorer: what answers.
         hosts: names by which the server may be called.
         page: whether to serve the page, not only the API.
+        tables: where uploaded tables go; closed when the server ends.
     """
     gate = Gate(explorer.limits)
-    tables = Tables(explorer)
+    tables = Tables(explorer) if tables is None else tables
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
