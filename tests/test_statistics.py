@@ -259,3 +259,10 @@ def test_signed_ranks_of_nothing() -> None:
     assert signed_rank([0.0, 0.0]) == 1
     with pytest.raises(DataError, match="no scores"):
         signed_rank([])
+
+
+@pytest.mark.parametrize(("first", "second"), [(3, 4), (30, 25)])
+def test_scores_that_are_all_equal_do_not_differ(first: int, second: int) -> None:
+    found = mann_whitney([0.5] * first, [0.5] * second)
+    assert (found.u, found.z) == (first * second / 2, 0.0)
+    assert (found.p_one_sided, found.p_two_sided) == (1.0, 1.0)
