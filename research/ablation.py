@@ -85,7 +85,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="the folder of the sets' folders")
     parser.add_argument("--splits", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--scratch", type=Path, help="not used; as in recommended.py")
     parser.add_argument("--page", action="store_true", help="only write the page")
     options = parser.parse_args()
     if not options.page:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mlap.graphs import GraphSet, packed, synthetic
+from mlap.study import Study
+from mlap.study.compare import compare
 from mlap.study.engine import Event, Job
 from mlap.study.job_runner import JobRunner
 from mlap.study.plan import Plan
@@ -26,6 +28,17 @@ def tiny_graphs(folder: Path) -> tuple[str, GraphSet]:
 def tiny_plan(**changes: Any) -> Plan:
     """Networks that train in a moment."""
     return Plan.of("synthetic", **{"width": 8, "epochs": 2, **changes})
+
+
+def read_study(path: Path) -> None:
+    """Read all that is in a study."""
+    with Study.open(path) as study:
+        runs = study.runs()
+        study.plans()
+        study.baselines()
+        for run in runs:
+            study.history(run.hash)
+    compare(runs)
 
 
 class InProcessEngine:

@@ -23,7 +23,7 @@ from mlap.graphs.splits import stratified_split
 
 Indices = NDArray[np.int64]
 DATA = Path("../shared/data")
-CACHE = Path("/tmp/recipe_search")
+CACHE = Path("build/recipe_search")
 FOLDERS = {
     "bace": "ogbg_molbace",
     "bbbp": "ogbg_molbbbp",

@@ -358,8 +358,7 @@ def _study_seeds(folder: Path) -> list[bytes]:
 
 def _study(folder: Path) -> Use:
     """The first byte says which cell the others replace; above 127 they are the whole file."""
-    from mlap.study import Study
-    from mlap.study.compare import compare
+    from study_tools import read_study
 
     seed, path = _study_file(folder), folder / "t.db"
     cells = _cells(seed)
@@ -377,16 +376,7 @@ def _study(folder: Path) -> Use:
                 connection.execute("PRAGMA ignore_check_constraints = ON")
                 with contextlib.suppress(sqlite3.IntegrityError):
                     connection.execute(f"UPDATE {table} SET {column} = ?", (_value(content),))
-        _answered(read)
-
-    def read() -> None:
-        with Study.open(path) as study:
-            runs = study.runs()
-            study.plans()
-            study.baselines()
-            for run in runs:
-                study.history(run.hash)
-        compare(runs)
+        _answered(lambda: read_study(path))
 
     return use
 

@@ -16,31 +16,23 @@ import tracemalloc
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
+import damage
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlap.errors import MlapError
 from mlap.graphs import load_graphs, packed, synthetic
 from mlap.graphs.inputs import iter_inputs, read_inputs
 
 pytest.importorskip("rdkit")
 
 
-def answered(read: Callable[[], object]) -> str | None:
-    """The message of an expected error, one line of a length that can be read; `None` if there was none."""
-    message = None
-    try:
-        read()
-    except MlapError as error:
-        message = str(error)
-    if message is not None:
-        assert "\n" not in message
-        assert 0 < len(message) < 3000
-    return message
+#: the message of an expected error, of a length that can be read
+answered = partial(damage.answered, longest=3000)
 
 
 @contextlib.contextmanager

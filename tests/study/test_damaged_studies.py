@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 from damage import answered, damaged_files, trials
-from study_tools import InProcessEngine, tiny_graphs, tiny_plan
+from study_tools import InProcessEngine, read_study, tiny_graphs, tiny_plan
 
 from mlap.errors import DataError
 from mlap.report.page import write_report
-from mlap.study import Study, SweepSettings, sweep
-from mlap.study.compare import compare
+from mlap.study import SweepSettings, sweep
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +28,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def use(path: Path, out: Path) -> None:
     """All that reads a study."""
-    with Study.open(path) as study:
-        runs = study.runs()
-        study.plans()
-        study.baselines()
-        for run in runs:
-            study.history(run.hash)
-    compare(runs)
+    read_study(path)
     write_report(path, out, load_data=lambda run: run.data(), models=False)
 
 

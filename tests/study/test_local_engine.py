@@ -96,7 +96,7 @@ def test_as_many_processes_as_jobs_at_once(engine: LocalEngine) -> None:
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("killed", "the worker was killed by SIGKILL, perhaps for want of memory"),
+        ("killed", "the worker was killed by SIGKILL, perhaps because memory ran out"),
         ("quits", "the worker exited with code 1 (out of luck)"),
         ("exits", "the worker exited with code 7"),
         ("half a line", "the worker exited with code 0"),

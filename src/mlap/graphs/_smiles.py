@@ -206,7 +206,7 @@ def _described(function: Callable[[Any], float], mol: Any) -> float:
 
 def morgan_counts(smiles: Sequence[str | None]) -> Result:
     """How often each Morgan environment occurs in a molecule; see `_sparse`."""
-    generator = _morgan()
+    generator = morgan_generator()
     return _sparse(smiles, lambda mol: generator.GetCountFingerprint(mol).GetNonzeroElements())
 
 
@@ -214,7 +214,7 @@ def morgan_maccs(smiles: Sequence[str | None]) -> Result:
     """Which Morgan environments a molecule has, and behind them which of the MACCS keys; see `_sparse`."""
     from rdkit.Chem import rdMolDescriptors
 
-    generator = _morgan()
+    generator = morgan_generator()
 
     def row(mol: Any) -> dict[int, int]:
         keys = rdMolDescriptors.GetMACCSKeysFingerprint(mol).GetOnBits()
@@ -223,7 +223,8 @@ def morgan_maccs(smiles: Sequence[str | None]) -> Result:
     return _sparse(smiles, row)
 
 
-def _morgan() -> Any:
+def morgan_generator() -> Any:
+    """What makes Morgan fingerprints, here and wherever molecules are compared."""
     from rdkit.Chem import rdFingerprintGenerator
 
     return rdFingerprintGenerator.GetMorganGenerator(radius=MORGAN_RADIUS, fpSize=MORGAN_BITS)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from mlap.graphs._smiles import MORGAN_BITS, morgan_generator
 
-RADIUS, BITS = 2, 2048
+Floats = NDArray[np.float64]
 
 
 class Tanimoto:
@@ -19,9 +19,7 @@ class Tanimoto:
     kind = "Tanimoto similarity of Morgan fingerprints"
 
     def __init__(self) -> None:
-        from rdkit.Chem import rdFingerprintGenerator
-
-        self._generator: Any = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS)
+        self._generator = morgan_generator()
         self._bits: list[Any] = []
 
     def _fingerprint(self, smiles: str) -> Any:
@@ -30,7 +28,7 @@ class Tanimoto:
 
         with rdBase.BlockLogs():
             molecule = Chem.MolFromSmiles(smiles)
-        return ExplicitBitVect(BITS) if molecule is None else self._generator.GetFingerprint(molecule)
+        return ExplicitBitVect(MORGAN_BITS) if molecule is None else self._generator.GetFingerprint(molecule)
 
     def add(self, graphs: Sequence[str]) -> None:
         """Remember molecules, given by their SMILES."""

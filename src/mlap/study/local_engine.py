@@ -160,5 +160,5 @@ class _Worker:
 def _ending(code: int) -> str:
     if code >= 0:
         return f"the worker exited with code {code}"
-    hint = ", perhaps for want of memory" if code == -signal.SIGKILL else ""
+    hint = ", perhaps because memory ran out" if code == -signal.SIGKILL else ""
     return f"the worker was killed by {signal.Signals(-code).name}{hint}"
